@@ -1,0 +1,1 @@
+"""The ``segmentlog`` command: verbs over the log. Decides nothing."""

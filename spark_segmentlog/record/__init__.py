@@ -1,0 +1,1 @@
+"""Record batches and messages: bytes to columns and back. Knows no file."""
