@@ -1,0 +1,71 @@
+# Everything runs in .venv, which the first target that needs it makes.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+EXTRAS := test,bench,dev
+
+export PYSPARK_PYTHON := $(abspath $(PY))
+export PYSPARK_DRIVER_PYTHON := $(abspath $(PY))
+export PYTHONPATH := $(CURDIR)
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/:/' | awk -F': ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; name one with: make PYTHON=python3.12 demo"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -q && apt-get install -yq python3-venv && $(PYTHON) -m venv $(VENV); } || { echo "Python has no venv module; type: sudo apt-get install python3-venv"; exit 1; }
+	$(PY) -m pip install -q --disable-pip-version-check -e '.[$(EXTRAS)]'
+	@touch $@
+
+.PHONY: java
+java: # Java 17 or newer, installed where that is possible
+	@conf/ensure-java
+
+.PHONY: install
+install: $(STAMP) java ## make .venv with everything a developer needs
+
+.PHONY: demo
+demo: install ## read a small real Kafka log through Spark and print rows, plan and what was pruned
+	$(PY) examples/demo.py
+
+.PHONY: test
+test: install ## run the tests (under ten minutes on two cores)
+	$(PY) -m pytest -q
+
+.PHONY: lint
+lint: $(STAMP) ## ruff, mypy --strict, import layers
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(VENV)/bin/lint-imports --config conf/importlinter.ini
+
+.PHONY: format
+format: $(STAMP) ## let ruff rewrite what it can
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+.PHONY: examples
+examples: install ## run every example
+	@set -e; for example in examples/*.py; do echo "== $$example"; $(PY) $$example; done
+
+.PHONY: interop
+interop: install ## tests against a real Kafka broker (fetches its jars once)
+	$(PY) -m pip install -q --disable-pip-version-check -e '.[interop]'
+	$(PY) -m pytest -q -m interop --timeout 900 tests/interop
+
+.PHONY: faults
+faults: install ## crash, fault and fuzz suites
+	-$(PY) -m pip install -q --disable-pip-version-check -e '.[fuzz]'
+	$(PY) -m pytest -q -m faults --timeout 3600 tests
+
+.PHONY: bench
+bench: install ## measure the ratios of the README's table
+	$(PY) -m tests.benchmarks $(BENCH_ARGS)
+
+.PHONY: clean
+clean: ## remove .venv and everything that was built
+	rm -rf $(VENV) .build build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

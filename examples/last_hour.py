@@ -1,0 +1,25 @@
+"""Read the last hour of a broker's disk: every topic, only the segments that can hold such records."""
+
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import col, count, max, min
+from sample_log import log_directories
+
+HOUR_MS = 3_600_000
+
+spark = SparkSession.builder.master("local[2]").appName("last-hour").getOrCreate()
+paths = log_directories()
+
+# "Now" is the newest record on the disk, so that the example works on an old copy too.
+segments = spark.read.format("segmentlog").option("view", "segments").load(paths)
+newest_ms = segments.agg(max("max_timestamp_ms")).first()[0]
+
+last_hour = (
+    spark.read.format("segmentlog")
+    .option("startingTimestamp", newest_ms - HOUR_MS)
+    .option("startingOffsetsByTimestampStrategy", "latest")
+    .load(paths)
+)
+last_hour.groupBy("topic").agg(
+    count("*").alias("records"), min("timestamp").alias("first"), max("timestamp").alias("last")
+).orderBy(col("records").desc()).show(truncate=False)
+spark.stop()
