@@ -1,0 +1,1 @@
+"""Tests that hold the library against a real Kafka broker."""
