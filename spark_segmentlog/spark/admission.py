@@ -1,9 +1,9 @@
-"""How much of what is new one micro-batch takes: plain arithmetic over offsets, as the Kafka source does it.
+"""How much of what is new one micro-batch takes: the Kafka source's arithmetic over offsets.
 
-A limit is shared out over partitions in proportion to what each has waiting, in Spark's own floating
-point, so that a query moved here from ``format("kafka")`` cuts its micro-batches at the same offsets.
-Spark hands a Python source one read limit and no composite ones: minimum, maximum and delay therefore
-meet here, inside of ``latestOffset``.
+A limit is shared out over partitions in proportion to what each has waiting, in Spark's own
+floating point, so that a query moved here from ``format("kafka")`` cuts its micro-batches at the
+same offsets. Spark hands a Python source one read limit and no composite ones: minimum, maximum
+and delay therefore meet here, inside of ``latestOffset``.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class AdmissionLimits:
 def share_out(limit: int, sizes: Mapping[Key, int]) -> dict[Key, int]:
     """Share a limit out in proportion to sizes.
 
-    A share below one counts as one, so that small partitions are not starved; the others are rounded
-    down. The shares may therefore add up to a little less, or more, than the limit. A size that is not
-    positive gets no share.
+    A share below one counts as one, so that small partitions are not starved; the others are
+    rounded down. The shares may therefore add up to a little less, or more, than the limit. A
+    size that is not positive gets no share.
     """
     waiting = {key: size for key, size in sizes.items() if size > 0}
     total = float(sum(waiting.values()))
@@ -85,8 +85,8 @@ def count_new_offsets(begin: Mapping[Key, int], end: Mapping[Key, int]) -> int:
 class TriggerDelay:
     """Holds a micro-batch back until enough offsets wait, or it has waited long enough.
 
-    The first call never holds back: as in the Kafka source, the last trigger of a query that has just
-    started lies an age ago.
+    The first call never holds back: as in the Kafka source, the last trigger of a query that has
+    just started lies an age ago.
     """
 
     def __init__(self, clock_ms: Callable[[], int] | None = None) -> None:

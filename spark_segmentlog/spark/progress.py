@@ -1,7 +1,7 @@
-"""How far a stream is behind: the offsets in a query's progress, told as the Kafka source's metrics tell it.
+"""How far a stream is behind, from a query's progress, told as the Kafka source's metrics do.
 
-Spark reports custom metrics of JVM sources only. But its progress holds, for every source, the offset
-that the micro-batch reached and the latest one there was, both as ``{"topic":{"0":23}}``.
+Spark reports custom metrics of JVM sources only. But its progress holds, for every source, the
+offset that the micro-batch reached and the latest one there was, both as ``{"topic":{"0":23}}``.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ def lag(progress: Any) -> Lag:
     Returns
     -------
     Lag
-        Over all sources of the query whose offsets are Kafka's. A partition that no micro-batch has
-        reached yet counts from offset 0. Of a partition that two sources read, the larger lag counts.
+        Over all sources of the query whose offsets are Kafka's. A partition that no micro-batch
+        has reached yet counts from offset 0. Of a partition that two sources read, the larger
+        lag counts.
 
     Raises
     ------
