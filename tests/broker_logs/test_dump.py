@@ -1,0 +1,81 @@
+"""Every batch header of the clean logs equals what ``kafka-dump-log`` printed for it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePath
+from typing import Any
+
+import pytest
+
+from spark_segmentlog import read_arrow
+
+BATCH = re.compile(
+    r"baseOffset: (?P<base_offset>\d+) lastOffset: (?P<last_offset>\d+) count: (?P<count>\d+) "
+    r"baseSequence: (?P<base_sequence>-?\d+) lastSequence: -?\d+ "
+    r"producerId: (?P<producer_id>-?\d+) producerEpoch: (?P<producer_epoch>-?\d+) "
+    r"partitionLeaderEpoch: (?P<leader_epoch>-?\d+) isTransactional: (?P<transactional>\w+) "
+    r"isControl: (?P<control>\w+) (?:deleteHorizonMs: \S+ )?position: (?P<position>\d+) "
+    r"(?P<type>\w+): (?P<timestamp>-?\d+) size: (?P<size>\d+) magic: (?P<magic>\d+) "
+    r"compresscodec: (?P<codec>\w+) crc: (?P<crc>\d+) isvalid: true"
+)
+PRODUCERS = ("kafka-4.3.1", "kafka-4.3.1-java-transactions")
+
+
+def _dumped(dump: str) -> dict[tuple[str, str, int], tuple[Any, ...]]:
+    batches = {}
+    for line in dump.splitlines():
+        if line.startswith("Dumping "):
+            path = PurePath(line.removeprefix("Dumping "))
+        elif match := BATCH.match(line):
+            numbers = {k: int(v) for k, v in match.groupdict().items() if v.lstrip("-").isdigit()}
+            batches[path.parent.name, path.name, numbers["position"]] = (
+                numbers["base_offset"],
+                numbers["last_offset"],
+                numbers["count"],
+                numbers["size"],
+                numbers["magic"],
+                match["codec"].lower(),
+                numbers["timestamp"],
+                numbers["producer_id"],
+                numbers["producer_epoch"],
+                numbers["base_sequence"],
+                numbers["leader_epoch"],
+                match["transactional"] == "true",
+                match["control"] == "true",
+                numbers["crc"],
+            )
+    return batches
+
+
+def _read(paths: tuple[str, ...]) -> dict[tuple[str, str, int], tuple[Any, ...]]:
+    batches = {}
+    for row in read_arrow(list(paths), view="batches", subscribe_pattern=".*").read_all().to_pylist():
+        path = PurePath(row["path"])
+        batches[path.parent.name, path.name, row["position"]] = (
+            row["base_offset"],
+            row["last_offset"],
+            row["record_count"],
+            row["size_bytes"],
+            row["magic"],
+            row["codec"],
+            row["max_timestamp_ms"],
+            row["producer_id"],
+            row["producer_epoch"],
+            row["base_sequence"],
+            row["partition_leader_epoch"],
+            row["is_transactional"],
+            row["is_control"],
+            row["crc"],
+        )
+    return batches
+
+
+@pytest.mark.parametrize("producer", PRODUCERS)
+def test_every_batch_header_equals_the_dump(broker_log, producer):
+    log = broker_log(producer, "clean")
+    dumped = _dumped(log.dump())
+    read = _read(log.log_directories)
+    assert len(dumped) > 100
+    live = {name for name in dumped if name[1].endswith(".log")}
+    assert {name: read.get(name) for name in live} == {name: dumped[name] for name in live}
