@@ -1,0 +1,173 @@
+"""The small text files of a broker: offset checkpoints, leader epochs, and who a directory belongs to.
+
+An offset checkpoint is a version (0), a count, and a line ``topic partition offset`` each; a broker
+replaces it whole, so a file that does not hold together is as good as a missing one. Their names:
+
+- ``log-start-offset-checkpoint``: where a log starts, if above its first segment's base offset;
+- ``recovery-point-offset-checkpoint``: everything below was flushed;
+- ``replication-offset-checkpoint``: the high watermarks, some seconds old;
+- ``cleaner-offset-checkpoint``: how far compaction has come.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from spark_segmentlog.log.file_names import TopicPartition
+from spark_segmentlog.log.files import Storage
+
+VERSION: Final = 0
+
+LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
+RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
+CLEANER_OFFSET_CHECKPOINT: Final = "cleaner-offset-checkpoint"
+LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+META_PROPERTIES: Final = "meta.properties"
+CLEAN_SHUTDOWN_MARK: Final = ".kafka_cleanshutdown"
+
+_T = TypeVar("_T")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderEpoch:
+    """A leader's number and the first offset that it wrote."""
+
+    epoch: int
+    start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    """`partition.metadata`: the id of the topic, as text."""
+
+    topic_id: str
+
+
+def parse_offset_checkpoint(text: str) -> dict[TopicPartition, int] | None:
+    """Read an offset checkpoint; None where it does not hold together."""
+    rows = _parse_rows(text, fields_count=3)
+    if rows is None:
+        return None
+    offsets = {}
+    for topic, partition, offset in rows:
+        if not (partition.isdigit() and _is_integer(offset)):
+            return None
+        offsets[TopicPartition(topic, int(partition))] = int(offset)
+    return offsets
+
+
+def format_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """Write an offset checkpoint."""
+    return _format_rows(
+        f"{topic_partition.topic} {topic_partition.partition} {offset}"
+        for topic_partition, offset in offsets.items()
+    )
+
+
+def parse_leader_epochs(text: str) -> list[LeaderEpoch] | None:
+    """Read a `leader-epoch-checkpoint`; None where it does not hold together."""
+    rows = _parse_rows(text, fields_count=2)
+    if rows is None or not all(_is_integer(field) for row in rows for field in row):
+        return None
+    return sorted(
+        (LeaderEpoch(int(epoch), int(start)) for epoch, start in rows),
+        key=lambda entry: entry.epoch,
+    )
+
+
+def format_leader_epochs(epochs: Sequence[LeaderEpoch]) -> bytes:
+    """Write a `leader-epoch-checkpoint`."""
+    return _format_rows(f"{entry.epoch} {entry.start_offset}" for entry in epochs)
+
+
+def parse_partition_metadata(text: str) -> PartitionMetadata | None:
+    """Read a `partition.metadata`; None where it names no topic id."""
+    topic_id = _parse_properties(text, ":").get("topic_id")
+    return PartitionMetadata(topic_id) if topic_id else None
+
+
+def format_partition_metadata(metadata: PartitionMetadata) -> bytes:
+    """Write a `partition.metadata`."""
+    return f"version: {VERSION}\ntopic_id: {metadata.topic_id}".encode()
+
+
+def parse_meta_properties(text: str) -> dict[str, str]:
+    """Read a `meta.properties`: names and values, comments left out."""
+    return _parse_properties(text, "=")
+
+
+def end_offset_for_epoch(epochs: Sequence[LeaderEpoch], epoch: int, log_end_offset: int) -> int:
+    """Find where the entries of an epoch, or of those below it, end: a follower is cut there."""
+    for entry in epochs:
+        if entry.epoch > epoch:
+            return entry.start_offset
+    return log_end_offset
+
+
+def read_offset_checkpoint(
+    storage: Storage, directory: str, name: str
+) -> dict[TopicPartition, int] | None:
+    """Read an offset checkpoint of a log directory; None where it is missing or damaged."""
+    text = read_text(storage, directory, name)
+    return None if text is None else _known(parse_offset_checkpoint(text), directory, name)
+
+
+def read_leader_epochs(storage: Storage, directory: str) -> list[LeaderEpoch]:
+    """Read a partition's leader epochs, ascending; none where the file is missing or damaged."""
+    text = read_text(storage, directory, LEADER_EPOCH_CHECKPOINT)
+    if text is None:
+        return []
+    return _known(parse_leader_epochs(text), directory, LEADER_EPOCH_CHECKPOINT) or []
+
+
+def read_partition_metadata(storage: Storage, directory: str) -> PartitionMetadata | None:
+    """Read a partition's `partition.metadata`; None where it is missing or damaged."""
+    text = read_text(storage, directory, PARTITION_METADATA)
+    return None if text is None else parse_partition_metadata(text)
+
+
+def read_text(storage: Storage, directory: str, name: str) -> str | None:
+    """Read a small file of a directory; None where it is missing."""
+    data = storage.read_file(f"{directory}/{name}")
+    return None if data is None else data.decode("utf-8", "replace")
+
+
+def _known(value: _T | None, directory: str, name: str) -> _T | None:
+    if value is None:
+        _log.warning("%s/%s does not hold together: read as if it were missing", directory, name)
+    return value
+
+
+def _parse_rows(text: str, *, fields_count: int) -> list[list[str]] | None:
+    lines = text.splitlines()
+    if len(lines) < 2 or lines[0].strip() != str(VERSION) or not _is_integer(lines[1].strip()):
+        return None
+    rows = [line.split() for line in lines[2:] if line.strip()]
+    if len(rows) != int(lines[1]) or any(len(row) != fields_count for row in rows):
+        return None
+    return rows
+
+
+def _format_rows(rows: Iterable[str]) -> bytes:
+    lines = list(rows)
+    return "".join(f"{line}\n" for line in [str(VERSION), str(len(lines)), *lines]).encode()
+
+
+def _parse_properties(text: str, separator: str) -> dict[str, str]:
+    properties = {}
+    for line in text.splitlines():
+        name, found, value = line.partition(separator)
+        if found and not line.lstrip().startswith("#"):
+            properties[name.strip()] = value.strip()
+    return properties
+
+
+def _is_integer(text: str) -> bool:
+    digits = text.removeprefix("-")
+    return digits.isascii() and digits.isdigit() and len(digits) <= 19

@@ -1,0 +1,116 @@
+"""Names on disk: partition directories, segment files, and the suffixes of what is dying or half made.
+
+A partition directory is named ``<topic>-<partition>``, split at the last dash, since a topic may
+hold dashes and dots. A segment's files are its base offset in 20 digits and a suffix. A broker
+renames before it deletes and after it has made: ``.deleted``, ``.cleaned`` and ``.swap`` stand
+behind a file's whole name, ``.<uuid>-delete``, ``-future`` and ``-stray`` behind a directory's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from spark_segmentlog.errors import NotALogDirectoryError
+
+LOG_SUFFIX: Final = ".log"
+OFFSET_INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
+SNAPSHOT_SUFFIX: Final = ".snapshot"
+
+DELETED_SUFFIX: Final = ".deleted"
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
+
+DELETE_DIRECTORY_SUFFIX: Final = "-delete"
+FUTURE_DIRECTORY_SUFFIX: Final = "-future"
+STRAY_DIRECTORY_SUFFIX: Final = "-stray"
+
+BASE_OFFSET_DIGITS: Final = 20
+MAX_OFFSET: Final = 2**63 - 1
+MAX_PARTITION: Final = 2**31 - 1
+MAX_TOPIC_LENGTH: Final = 249
+TOPIC_CHARACTERS: Final = frozenset(
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    """One partition of a topic; orders by topic, then by number."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Offsets of a partition from `start_offset` up to, and without, `end_offset`."""
+
+    topic_partition: TopicPartition
+    start_offset: int
+    end_offset: int
+
+
+def is_topic_name(name: str) -> bool:
+    """Tell whether Kafka takes this as a topic's name."""
+    return (
+        0 < len(name) <= MAX_TOPIC_LENGTH
+        and name not in (".", "..")
+        and TOPIC_CHARACTERS.issuperset(name)
+    )
+
+
+def find_topic_partition(directory_name: str) -> TopicPartition | None:
+    """Split a directory's name at its last dash; None where it names no live partition."""
+    topic, dash, number = directory_name.rpartition("-")
+    if not dash or not _is_plain_number(number) or int(number) > MAX_PARTITION:
+        return None
+    return TopicPartition(topic, int(number)) if is_topic_name(topic) else None
+
+
+def find_deleted_topic_partition(directory_name: str) -> TopicPartition | None:
+    """Read the name of a partition that is being deleted, ``<topic>-<partition>.<uuid>-delete``."""
+    if not directory_name.endswith(DELETE_DIRECTORY_SUFFIX):
+        return None
+    live_name, dot, _ = directory_name.removesuffix(DELETE_DIRECTORY_SUFFIX).rpartition(".")
+    return find_topic_partition(live_name) if dot else None
+
+
+def parse_partition_directory_name(directory_name: str) -> TopicPartition:
+    """Split a partition directory's name into topic and partition.
+
+    Raises
+    ------
+    NotALogDirectoryError
+        The name is not a topic, a dash and a number.
+    """
+    topic_partition = find_topic_partition(directory_name)
+    if topic_partition is None:
+        raise NotALogDirectoryError(
+            f"folder {directory_name!r} is no partition directory: its name must be a topic, a "
+            "dash and the number of a partition, as in orders-0"
+        )
+    return topic_partition
+
+
+def segment_file_name(base_offset: int, suffix: str = LOG_SUFFIX) -> str:
+    """Name a segment's file: the base offset in 20 digits, then the suffix."""
+    return f"{base_offset:0{BASE_OFFSET_DIGITS}d}{suffix}"
+
+
+def find_base_offset(file_name: str, suffix: str = LOG_SUFFIX) -> int | None:
+    """Read the offset in a file's name; None where the name is not digits and this suffix."""
+    digits = file_name[: -len(suffix)]
+    if not file_name.endswith(suffix) or not (digits.isascii() and digits.isdigit()):
+        return None
+    offset = int(digits)
+    return offset if offset <= MAX_OFFSET else None
+
+
+def _is_plain_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and (text == "0" or text[0] != "0")

@@ -1,0 +1,392 @@
+"""Every file operation of the library, so that tests can fail, tear and reorder them.
+
+Reading. Files are read with pread into buffers that are used again, never mapped: a broker truncates
+files that we have open, and a mapped one then kills Python with SIGBUS. A file of another file
+system comes in ranged reads of some MiB, the next of them fetched ahead. A reader never writes, and
+never opens a directory's ``.lock``: closing any descriptor of it would drop the lock of this process.
+
+A file that is not there is a `FileNotFoundError`, since only the caller knows what that means.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_segmentlog.errors import LogPermissionError
+
+READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
+ZERO_CHECK_BYTES: Final = 1024 * 1024
+_READ_AHEAD_THREADS: Final = 4
+
+
+class LogFile(Protocol):
+    """A file that is open for reading at any position."""
+
+    path: str
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+    def size(self) -> int:
+        """Measure the file, in bytes, as it is now."""
+
+    def pread_into(self, buffer: npt.NDArray[np.uint8], position: int, length: int) -> int:
+        """Read bytes at a position to the start of a buffer; fewer only at the end of the file."""
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """Read bytes at a position; fewer only at the end of the file."""
+
+    def next_data_position(self, position: int) -> int | None:
+        """Find where bytes that may not be zero begin, at or behind a position; None for nowhere."""
+
+    def close(self) -> None:
+        """Close the file."""
+
+
+class Storage(Protocol):
+    """Where files are: the local disk, or a file system of pyarrow. Pickles."""
+
+    def open_input(self, path: str) -> LogFile:
+        """Open a file for reading."""
+
+    def read_file(self, path: str) -> bytes | None:
+        """Read a small file whole; None where it is not there."""
+
+    def size(self, path: str) -> int:
+        """Measure a file, in bytes."""
+
+    def exists(self, path: str) -> bool:
+        """Tell whether a file or folder is there."""
+
+    def is_directory(self, path: str) -> bool:
+        """Tell whether a path is a folder."""
+
+    def list_names(self, path: str) -> list[str]:
+        """List the names of all that is in a folder, in no order."""
+
+    def list_directories(self, path: str) -> tuple[list[str], list[str]]:
+        """List the names of the folders, then of all else, in a folder."""
+
+    def real_path(self, path: str) -> str:
+        """Name the same file in one way only."""
+
+
+# The local disk
+
+
+class LocalFile:
+    """A file on the local disk."""
+
+    __slots__ = ("_descriptor", "path")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        with _permission_checked(path):
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def pread_into(self, buffer: npt.NDArray[np.uint8], position: int, length: int) -> int:
+        view = memoryview(buffer)[:length]
+        done = 0
+        while done < length:
+            count = os.preadv(self._descriptor, [view[done:]], position + done)
+            if count == 0:
+                break
+            done += count
+        return done
+
+    def read_at(self, position: int, length: int) -> bytes:
+        data = os.pread(self._descriptor, length, position)
+        while len(data) < length:
+            more = os.pread(self._descriptor, length - len(data), position + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def next_data_position(self, position: int) -> int | None:
+        try:
+            return os.lseek(self._descriptor, position, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return None
+            return position
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+@dataclass(frozen=True, slots=True)
+class LocalStorage:
+    """The local disk."""
+
+    def open_input(self, path: str) -> LogFile:
+        return LocalFile(path)
+
+    def read_file(self, path: str) -> bytes | None:
+        try:
+            with LocalFile(path) as file:
+                return file.read_at(0, file.size())
+        except FileNotFoundError:
+            return None
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def exists(self, path: str) -> bool:
+        with _permission_checked(path):
+            try:
+                os.stat(path)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+        return True
+
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def list_names(self, path: str) -> list[str]:
+        with _permission_checked(path):
+            return os.listdir(path)
+
+    def list_directories(self, path: str) -> tuple[list[str], list[str]]:
+        directories: list[str] = []
+        others: list[str] = []
+        with _permission_checked(path), os.scandir(path) as entries:
+            for entry in entries:
+                (directories if entry.is_dir() else others).append(entry.name)
+        return directories, others
+
+    def real_path(self, path: str) -> str:
+        return os.path.realpath(path)
+
+
+LOCAL: Final = LocalStorage()
+
+
+# File systems of pyarrow
+
+
+class ArrowFile:
+    """A file of a pyarrow file system, read in blocks of some MiB, the next one ahead."""
+
+    def __init__(self, filesystem: Any, path: str, block_bytes: int = READ_AHEAD_BYTES) -> None:
+        self.path = path
+        with _permission_checked(path):
+            self._file = filesystem.open_input_file(path)
+        self._size: int | None = None
+        self._block_bytes = block_bytes
+        self._block = (0, b"")
+        self._ahead: tuple[int, Future[bytes]] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def size(self) -> int:
+        if self._size is None:
+            self._size = int(self._file.size())
+        return self._size
+
+    def pread_into(self, buffer: npt.NDArray[np.uint8], position: int, length: int) -> int:
+        data = self.read_at(position, length)
+        buffer[: len(data)] = np.frombuffer(data, np.uint8)
+        return len(data)
+
+    def read_at(self, position: int, length: int) -> bytes:
+        end = min(position + length, self.size())
+        parts = []
+        while position < end:
+            start, block = self._block_at(position)
+            part = block[position - start : end - start]
+            if not part:
+                break
+            parts.append(part)
+            position += len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def next_data_position(self, position: int) -> int | None:
+        return position if position < self.size() else None
+
+    def close(self) -> None:
+        if self._ahead is not None:
+            self._ahead[1].cancel() or self._ahead[1].exception()
+            self._ahead = None
+        self._file.close()
+
+    def _block_at(self, position: int) -> tuple[int, bytes]:
+        start = position - position % self._block_bytes
+        if start == self._block[0] and self._block[1]:
+            return self._block
+        follows = start == self._block[0] + self._block_bytes
+        if self._ahead is not None and self._ahead[0] == start:
+            self._block = (start, self._ahead[1].result())
+            self._ahead = None
+        else:
+            self._block = (start, self._fetch(start))
+        if (follows or start == 0) and start + self._block_bytes < self.size():
+            ahead = start + self._block_bytes
+            self._ahead = (ahead, _read_ahead_pool().submit(self._fetch, ahead))
+        return self._block
+
+    def _fetch(self, start: int) -> bytes:
+        return bytes(self._file.read_at(min(self._block_bytes, self.size() - start), start))
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowStorage:
+    """A pyarrow file system; paths are its own, without a scheme."""
+
+    filesystem: Any
+
+    def open_input(self, path: str) -> LogFile:
+        return ArrowFile(self.filesystem, path)
+
+    def read_file(self, path: str) -> bytes | None:
+        try:
+            with self.open_input(path) as file:
+                return file.read_at(0, file.size())
+        except FileNotFoundError:
+            return None
+
+    def size(self, path: str) -> int:
+        info = self._info(path)
+        if info.size is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return int(info.size)
+
+    def exists(self, path: str) -> bool:
+        return self._info(path).type.name != "NotFound"
+
+    def is_directory(self, path: str) -> bool:
+        return bool(self._info(path).type.name == "Directory")
+
+    def list_names(self, path: str) -> list[str]:
+        return [info.base_name for info in self._children(path)]
+
+    def list_directories(self, path: str) -> tuple[list[str], list[str]]:
+        directories: list[str] = []
+        others: list[str] = []
+        for info in self._children(path):
+            is_directory = info.type.name == "Directory"
+            (directories if is_directory else others).append(info.base_name)
+        return directories, others
+
+    def real_path(self, path: str) -> str:
+        return path.rstrip("/") or path
+
+    def _info(self, path: str) -> Any:
+        with _permission_checked(path):
+            return self.filesystem.get_file_info([path])[0]
+
+    def _children(self, path: str) -> list[Any]:
+        from pyarrow.fs import FileSelector
+
+        with _permission_checked(path):
+            return list(self.filesystem.get_file_info(FileSelector(path)))
+
+
+def resolve_storage(path: str, filesystem: Any = None) -> tuple[Storage, str]:
+    """Find the storage of a path, and the path within it.
+
+    Parameters
+    ----------
+    path : str
+        A local path, or a URI: ``file:``, or whatever pyarrow knows (``s3:``, ``gs:``, ``hdfs:``),
+        or a registered fsspec scheme.
+    filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
+        Takes the path as it is.
+    """
+    if filesystem is not None:
+        return ArrowStorage(_arrow_filesystem(filesystem)), path
+    scheme, separator, rest = path.partition(":")
+    if not separator or not scheme.isalnum() or len(scheme) < 2 or os.path.exists(path):
+        return LOCAL, path
+    if scheme == "file":
+        return LOCAL, "/" + rest.lstrip("/")
+    return _remote_storage(path)
+
+
+def _remote_storage(uri: str) -> tuple[Storage, str]:
+    from pyarrow.fs import FileSystem
+
+    try:
+        filesystem, path = FileSystem.from_uri(uri)
+    except (ValueError, NotImplementedError):
+        import fsspec
+
+        filesystem, path = fsspec.core.url_to_fs(uri)
+        filesystem = _arrow_filesystem(filesystem)
+    return ArrowStorage(filesystem), path
+
+
+def _arrow_filesystem(filesystem: Any) -> Any:
+    from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem
+
+    if isinstance(filesystem, FileSystem):
+        return filesystem
+    return PyFileSystem(FSSpecHandler(filesystem))
+
+
+@cache
+def _read_ahead_pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_READ_AHEAD_THREADS, thread_name_prefix="segmentlog-read-ahead")
+
+
+def is_zero_from(file: LogFile, position: int, buffer: npt.NDArray[np.uint8]) -> bool:
+    """Tell whether a file holds nothing but zeros from a position to its end; holes are not read."""
+    view = buffer[:ZERO_CHECK_BYTES]
+    while (data_position := file.next_data_position(position)) is not None:
+        count = file.pread_into(view, data_position, len(view))
+        if view[:count].any():
+            return False
+        if count < len(view):
+            return True
+        position = data_position + count
+    return True
+
+
+@contextmanager
+def _permission_checked(path: str) -> Iterator[None]:
+    try:
+        yield
+    except PermissionError as error:
+        raise LogPermissionError(f"no permission to read {path}") from error

@@ -1,0 +1,43 @@
+"""The `.index` file of a segment: 8-byte entries of (relative offset, position), both ascending.
+
+An entry says that the batches which were appended at `position` end with offset
+``base + relative offset``. Entries follow each other without a header; a live or crashed file is
+preallocated, with zeros behind its last entry. An index is a hint: what it says is looked up, then
+checked against the batch header at that position by whoever reads the log.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_segmentlog.log.index_file import IndexFile
+
+ENTRY: Final = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
+MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+
+
+class OffsetIndex(IndexFile):
+    """Lookups in one `.index`, which is read as far as they need it.
+
+    Parameters
+    ----------
+    file : LogFile or None
+        None where the file is missing: every lookup then finds nothing.
+    base_offset : int
+        That of the segment.
+    """
+
+    entry = ENTRY
+
+    def lookup(self, offset: int) -> int:
+        """Find the position of the last entry at or below an offset; 0 where there is none."""
+        relative_offset = min(offset - self.base_offset, MAX_RELATIVE_OFFSET)
+        slot = self._last_slot("relative_offset", relative_offset)
+        return 0 if slot < 0 else max(int(self._read(slot, 1)["position"][0]), 0)
+
+    def entries(self) -> npt.NDArray[np.void]:
+        """Read all entries, without the zeros behind them; fields as in the file."""
+        return self._read(0, self.entries_count)

@@ -1,0 +1,59 @@
+"""The `.timeindex` file of a segment: 12-byte entries of (timestamp, relative offset), ascending.
+
+An entry says that no record up to ``base + relative offset`` has a larger timestamp: timestamps are
+running maxima, the offset is that of a record with the maximum (or of the last of its batch). A roll
+or a clean shutdown adds the segment's largest timestamp as last entry; a crash leaves the index
+without it, and a file that was preallocated may keep zeros behind its last entry.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_segmentlog.log.index_file import IndexFile
+
+ENTRY: Final = np.dtype([("timestamp", ">i8"), ("relative_offset", ">i4")])
+
+
+class TimeIndex(IndexFile):
+    """Lookups in one `.timeindex`, which is read as far as they need it.
+
+    Parameters
+    ----------
+    file : LogFile or None
+        None where the file is missing: every lookup then finds nothing.
+    base_offset : int
+        That of the segment.
+    """
+
+    entry = ENTRY
+
+    def last_entry(self) -> tuple[int, int] | None:
+        """Read (largest timestamp in ms, offset); None where there is none to be relied on."""
+        if self.entries_count == 0 or not self.is_well_formed():
+            return None
+        return self._pair(self.entries_count - 1)
+
+    def lookup(self, timestamp_ms: int) -> tuple[int, int] | None:
+        """Find the last entry below a timestamp.
+
+        Returns
+        -------
+        tuple of (timestamp in ms, offset), or None
+            Records up to that offset all lie below `timestamp_ms`; None where nothing is known.
+        """
+        if self.entries_count == 0 or not self.is_well_formed(whole=True):
+            return None
+        slot = self._last_slot("timestamp", timestamp_ms - 1)
+        return None if slot < 0 else self._pair(slot)
+
+    def entries(self) -> npt.NDArray[np.void]:
+        """Read all entries, without the zeros behind them; fields as in the file."""
+        return self._read(0, self.entries_count)
+
+    def _pair(self, slot: int) -> tuple[int, int]:
+        entry = self._read(slot, 1)
+        return int(entry["timestamp"][0]), self.base_offset + int(entry["relative_offset"][0])

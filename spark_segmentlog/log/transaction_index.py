@@ -1,0 +1,130 @@
+"""The `.txnindex` file of a segment: one 34-byte entry for each abort marker in it, in their order.
+
+It exists only for a segment with an abort. Unlike the other indexes it is no hint: in a directory
+that was shut cleanly a missing file says that nothing was aborted. `last_offset` is that of the
+marker, and entries are sorted by it, not by `first_offset`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+ENTRY: Final = np.dtype(
+    [
+        ("version", ">i2"),
+        ("producer_id", ">i8"),
+        ("first_offset", ">i8"),
+        ("last_offset", ">i8"),
+        ("last_stable_offset", ">i8"),
+    ]
+)
+ENTRY_BYTES: Final = 34
+assert ENTRY.itemsize == ENTRY_BYTES  # noqa: S101
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortedTransaction:
+    """Offsets of one producer that an abort marker ended; both ends are inclusive."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def parse_transaction_index(data: bytes) -> list[AbortedTransaction]:
+    """Read the entries of a `.txnindex`; part of an entry at the end is a torn write and no entry."""
+    entries = np.frombuffer(data, ENTRY, len(data) // ENTRY_BYTES)
+    return [
+        AbortedTransaction(
+            producer_id=producer_id,
+            first_offset=first_offset,
+            last_offset=last_offset,
+            last_stable_offset=last_stable_offset,
+        )
+        for _, producer_id, first_offset, last_offset, last_stable_offset in entries.tolist()
+    ]
+
+
+def format_transaction_index(transactions: list[AbortedTransaction]) -> bytes:
+    """Write the entries of a `.txnindex`."""
+    rows = [
+        (0, it.producer_id, it.first_offset, it.last_offset, it.last_stable_offset)
+        for it in transactions
+    ]
+    return np.array(rows, ENTRY).tobytes()
+
+
+class AbortedTransactions:
+    """A set of aborted transactions, asked for many record batches at once.
+
+    Parameters
+    ----------
+    transactions : iterable of AbortedTransaction
+        In any order.
+    """
+
+    __slots__ = ("_first_offsets", "_keys", "_last_offsets", "_producer_ids", "transactions")
+
+    def __init__(self, transactions: tuple[AbortedTransaction, ...] = ()) -> None:
+        self.transactions = tuple(
+            sorted(transactions, key=lambda it: (it.producer_id, it.first_offset))
+        )
+        producer_ids = np.array([it.producer_id for it in self.transactions], np.int64)
+        first_offsets = np.array([it.first_offset for it in self.transactions], np.int64)
+        self._producer_ids = np.unique(producer_ids)
+        self._first_offsets = np.unique(first_offsets)
+        self._keys = self._key(producer_ids, first_offsets)
+        self._last_offsets = _running_maxima(
+            producer_ids, np.array([it.last_offset for it in self.transactions], np.int64)
+        )
+
+    def __len__(self) -> int:
+        return len(self.transactions)
+
+    def __bool__(self) -> bool:
+        return bool(self.transactions)
+
+    def contain(
+        self, producer_ids: npt.NDArray[np.int64], base_offsets: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.bool_]:
+        """Tell for each record batch whether it lies in an aborted transaction of its producer.
+
+        The producer's epoch is not compared: a marker of transaction.version 2 carries another than
+        the data that it ends.
+        """
+        if not self.transactions:
+            return np.zeros(len(producer_ids), np.bool_)
+        slots = np.searchsorted(self._keys, self._key(producer_ids, base_offsets), side="right") - 1
+        ranks = np.searchsorted(self._producer_ids, producer_ids)
+        known = self._producer_ids[np.minimum(ranks, len(self._producer_ids) - 1)] == producer_ids
+        # A slot that belongs to another producer has a smaller rank than the batch's.
+        same_producer = self._keys[np.maximum(slots, 0)] // self._stride == ranks
+        inside = base_offsets <= self._last_offsets[np.maximum(slots, 0)]
+        return known & (slots >= 0) & same_producer & inside
+
+    @property
+    def _stride(self) -> int:
+        return len(self._first_offsets) + 1
+
+    def _key(
+        self, producer_ids: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        """Rank a (producer id, offset) among the transactions, as one small number."""
+        ranks = np.searchsorted(self._producer_ids, producer_ids)
+        return ranks * self._stride + np.searchsorted(self._first_offsets, offsets, side="right")
+
+
+def _running_maxima(
+    groups: npt.NDArray[np.int64], values: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Take the running maximum of each group of neighbours."""
+    out = values.copy()
+    starts = np.flatnonzero(np.diff(groups, prepend=groups[:1] - 1))
+    for start, end in zip(starts, [*starts[1:], len(values)], strict=True):
+        out[start:end] = np.maximum.accumulate(values[start:end])
+    return out
