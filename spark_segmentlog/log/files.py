@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Buffer, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +28,12 @@ from spark_segmentlog.errors import LogPermissionError
 READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
 ZERO_CHECK_BYTES: Final = 1024 * 1024
 _READ_AHEAD_THREADS: Final = 4
+
+FILE_MODE: Final = 0o644
+TEMPORARY_SUFFIX: Final = ".tmp"
+COPY_CHUNK_BYTES: Final = 1024 * 1024
+# What copy_file_range answers across file systems, on old kernels and on special ones.
+CANNOT_COPY_INSIDE: Final = frozenset((errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL))
 
 
 class LogFile(Protocol):
@@ -390,3 +396,154 @@ def _permission_checked(path: str) -> Iterator[None]:
         yield
     except PermissionError as error:
         raise LogPermissionError(f"no permission to read {path}") from error
+
+
+# Writing. Every operation that must last goes through one of these, always called as
+# ``files.<name>``, so that a test can put itself in their place to fail, tear or reorder them.
+
+
+def create_exclusive(path: str) -> int:
+    """Create a file that must not be there yet, and open it for reading and writing."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+
+
+def open_for_update(path: str, *, create: bool = False) -> int:
+    """Open a file for reading and writing in place; its bytes stay."""
+    flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+    return os.open(path, flags, FILE_MODE)
+
+
+def close(descriptor: int) -> None:
+    """Close a descriptor."""
+    os.close(descriptor)
+
+
+def write_all(descriptor: int, data: Buffer, position: int) -> None:
+    """Write all the bytes at a position; the system may take them in several short writes."""
+    rest = memoryview(data).cast("B")
+    while len(rest):
+        written = os.pwrite(descriptor, rest, position)
+        if written <= 0:
+            raise OSError(errno.EIO, f"write of {len(rest)} bytes at position {position} took none")
+        position += written
+        rest = rest[written:]
+
+
+def read_exactly(descriptor: int, position: int, length: int) -> bytes:
+    """Read bytes of an open file; fewer than asked for only at its end."""
+    parts: list[bytes] = []
+    while length > 0:
+        part = os.pread(descriptor, length, position)
+        if not part:
+            break
+        parts.append(part)
+        position += len(part)
+        length -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def fsync(descriptor: int) -> None:
+    """Make a file's bytes and size last."""
+    os.fsync(descriptor)
+
+
+def fsync_directory(path: str) -> None:
+    """Make the names in a folder last: created, renamed and removed ones."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def rename(source: str, target: str) -> None:
+    """Rename a file, in place of one that has the name already."""
+    os.rename(source, target)
+
+
+def unlink(path: str, *, missing_ok: bool = False) -> None:
+    """Remove a file's name."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        if not missing_ok:
+            raise
+
+
+def mkdir(path: str, *, exist_ok: bool = False) -> None:
+    """Create a folder; its parent must be there."""
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        if not exist_ok or not os.path.isdir(path):
+            raise
+
+
+def rmdir(path: str, *, missing_ok: bool = False) -> None:
+    """Remove an empty folder."""
+    try:
+        os.rmdir(path)
+    except FileNotFoundError:
+        if not missing_ok:
+            raise
+
+
+def truncate(descriptor: int, size_bytes: int) -> None:
+    """Cut a file at a size."""
+    os.ftruncate(descriptor, size_bytes)
+
+
+def allocate(descriptor: int, size_bytes: int) -> None:
+    """Reserve blocks for a file's first bytes; an error says that the disk has no room for them."""
+    if size_bytes > 0:
+        os.posix_fallocate(descriptor, 0, size_bytes)
+
+
+def copy_range(
+    source: int, target: int, *, source_position: int, target_position: int, length: int
+) -> None:
+    """Copy bytes between two open files, inside the file system where it can.
+
+    Raises
+    ------
+    OSError
+        Also where the source ends before `length` bytes.
+    """
+    while length > 0:
+        copied = _copy_some(source, target, source_position, target_position, length)
+        if copied == 0:
+            raise OSError(errno.EIO, f"source ends {length} bytes early at {source_position}")
+        source_position += copied
+        target_position += copied
+        length -= copied
+
+
+def write_atomically(path: str, data: bytes, *, durable: bool = True) -> None:
+    """Replace a file as a whole: a temporary name, the bytes, an fsync, a rename.
+
+    The rename itself lasts once the folder is synced, which is left to the caller. Without
+    `durable` the bytes are not synced either: for files that may be lost with the power.
+    """
+    temporary = path + TEMPORARY_SUFFIX
+    descriptor = open_for_update(temporary, create=True)
+    try:
+        truncate(descriptor, 0)
+        write_all(descriptor, data, 0)
+        if durable:
+            fsync(descriptor)
+    finally:
+        close(descriptor)
+    rename(temporary, path)
+
+
+def _copy_some(
+    source: int, target: int, source_position: int, target_position: int, length: int
+) -> int:
+    try:
+        return os.copy_file_range(source, target, length, source_position, target_position)
+    except OSError as error:
+        if error.errno not in CANNOT_COPY_INSIDE:
+            raise
+    data = os.pread(source, min(length, COPY_CHUNK_BYTES), source_position)
+    write_all(target, data, target_position)
+    return len(data)
