@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Buffer, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -418,7 +418,7 @@ def close(descriptor: int) -> None:
     os.close(descriptor)
 
 
-def write_all(descriptor: int, data: Buffer, position: int) -> None:
+def write_all(descriptor: int, data: bytes | bytearray | memoryview, position: int) -> None:
     """Write all the bytes at a position; the system may take them in several short writes."""
     rest = memoryview(data).cast("B")
     while len(rest):
