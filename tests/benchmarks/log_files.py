@@ -1,0 +1,216 @@
+"""Log files to measure on, made without any code of the library.
+
+Keys of 16 and values of 100 bytes, one millisecond apart, in batches of magic 2. Batches that hold
+the same number of records differ in their first 61 bytes and their content, which is drawn from a
+pool of variants: compressing, framing and the CRC are done once a variant and once a batch, so that
+a gigabyte takes seconds. Indexes follow a broker's rules: an entry every 4096 bytes of log, a last
+time-index entry for the largest timestamp.
+"""
+
+from __future__ import annotations
+
+import gzip
+import random
+import shutil
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import cramjam
+import crc32c
+
+KEY_BYTES = 16
+VALUE_BYTES = 100
+FIRST_TIMESTAMP_MS = 1_700_000_000_000
+INDEX_INTERVAL_BYTES = 4096
+VARIANTS_COUNT = 64
+SEGMENT_SUFFIXES = (".log", ".index", ".timeindex")
+
+# base offset, length, leader epoch, magic, crc | attributes .. records count, which the crc covers
+_PREFIX = struct.Struct(">qiibI")
+_COVERED = struct.Struct(">hiqqqhii")
+_OFFSET_ENTRY = struct.Struct(">ii")
+_TIME_ENTRY = struct.Struct(">qi")
+_CODEC_IDS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogShape:
+    """What a generated partition looks like.
+
+    Attributes
+    ----------
+    records_count
+        Records in the whole partition.
+    records_per_batch
+        Records of every batch, the last included, so `records_count` is a multiple of it.
+    segment_bytes
+        A segment is rolled before a batch that would make it larger than this.
+    segment_records
+        A segment is rolled after this many records; 0 for no such limit.
+    """
+
+    records_count: int
+    records_per_batch: int
+    codec: str = "none"
+    segment_bytes: int = 1 << 30
+    segment_records: int = 0
+    topic: str = "bench"
+
+    @property
+    def name(self) -> str:
+        parts = (self.records_count, self.records_per_batch, self.codec)
+        return "-".join(map(str, (*parts, self.segment_bytes, self.segment_records)))
+
+
+def generate_partition(cache: Path, shape: LogShape) -> Path:
+    """Return a log directory with one partition of that shape, made on first use.
+
+    The directory carries the mark of a clean shutdown, so that its indexes are trusted.
+    """
+    log_directory = cache / shape.name
+    if log_directory.is_dir():
+        return log_directory
+    unfinished = cache / f"{shape.name}.unfinished"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    partition = unfinished / f"{shape.topic}-0"
+    partition.mkdir(parents=True)
+    segment: _SegmentWriter | None = None
+    for base_offset, batch in _batches(shape):
+        if segment is None or segment.is_full(len(batch), base_offset, shape):
+            if segment is not None:
+                segment.close()
+            segment = _SegmentWriter(partition, base_offset)
+        segment.append(batch, base_offset, shape.records_per_batch)
+    if segment is not None:
+        segment.close()
+    write_clean_shutdown(unfinished)
+    unfinished.rename(log_directory)
+    return log_directory
+
+
+def write_clean_shutdown(log_directory: Path) -> None:
+    """Write the mark by which a reader knows that indexes are complete."""
+    (log_directory / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":-1}')
+
+
+def batch_templates(records_per_batch: int, codec: str) -> list[bytes]:
+    """Return the records sections, compressed, that batches are made of."""
+    draw = random.Random(7)
+    words = [draw.randbytes(3).hex().encode() for _ in range(500)]
+    compress = _COMPRESS[codec]
+    return [
+        compress(b"".join(_record(draw, words, delta) for delta in range(records_per_batch)))
+        for _ in range(VARIANTS_COUNT)
+    ]
+
+
+def batch(records: bytes, base_offset: int, records_per_batch: int, codec: str) -> bytes:
+    """Frame one batch around a records section."""
+    last_delta = records_per_batch - 1
+    first_timestamp = FIRST_TIMESTAMP_MS + base_offset
+    last_timestamp = first_timestamp + last_delta
+    attributes = _CODEC_IDS[codec]
+    covered = _COVERED.pack(
+        attributes, last_delta, first_timestamp, last_timestamp, -1, -1, -1, records_per_batch
+    )
+    crc = crc32c.crc32c(records, crc32c.crc32c(covered))
+    length = 9 + len(covered) + len(records)
+    return _PREFIX.pack(base_offset, length, 0, 2, crc) + covered + records
+
+
+class _SegmentWriter:
+    """A segment being written: its log, and the index entries so far."""
+
+    def __init__(self, directory: Path, base_offset: int) -> None:
+        self._base_offset = base_offset
+        self._stem = directory / f"{base_offset:020d}"
+        self._log = open(f"{self._stem}.log", "wb", buffering=1 << 20)  # noqa: SIM115
+        self._size_bytes = 0
+        self._since_entry_bytes = 0
+        self._last_offset = base_offset - 1
+        self._offset_index = bytearray()
+        self._time_index = bytearray()
+
+    def is_full(self, batch_bytes: int, base_offset: int, shape: LogShape) -> bool:
+        if shape.segment_records and base_offset - self._base_offset >= shape.segment_records:
+            return True
+        return self._size_bytes + batch_bytes > shape.segment_bytes
+
+    def append(self, batch: bytes, base_offset: int, records_per_batch: int) -> None:
+        # A broker's rule: the entry is written before a batch once enough bytes lie behind the last.
+        if self._since_entry_bytes > INDEX_INTERVAL_BYTES:
+            last_offset = base_offset + records_per_batch - 1
+            self._offset_index += _OFFSET_ENTRY.pack(
+                last_offset - self._base_offset, self._size_bytes
+            )
+            self._append_time_entry(self._last_offset)
+            self._since_entry_bytes = 0
+        self._log.write(batch)
+        self._size_bytes += len(batch)
+        self._since_entry_bytes += len(batch)
+        self._last_offset = base_offset + records_per_batch - 1
+
+    def close(self) -> None:
+        self._log.close()
+        self._append_time_entry(self._last_offset)
+        Path(f"{self._stem}.index").write_bytes(self._offset_index)
+        Path(f"{self._stem}.timeindex").write_bytes(self._time_index)
+
+    def _append_time_entry(self, offset: int) -> None:
+        entry = _TIME_ENTRY.pack(FIRST_TIMESTAMP_MS + offset, offset - self._base_offset)
+        if self._time_index[-_TIME_ENTRY.size :] != entry:
+            self._time_index += entry
+
+
+def _batches(shape: LogShape) -> Iterator[tuple[int, bytes]]:
+    templates = batch_templates(shape.records_per_batch, shape.codec)
+    for index in range(shape.records_count // shape.records_per_batch):
+        base_offset = index * shape.records_per_batch
+        records = templates[index * 7 % VARIANTS_COUNT]
+        yield base_offset, batch(records, base_offset, shape.records_per_batch, shape.codec)
+
+
+def _record(draw: random.Random, words: list[bytes], delta: int) -> bytes:
+    key = draw.randbytes(KEY_BYTES // 2).hex().encode()
+    value = b" ".join(draw.choices(words, k=15))[:VALUE_BYTES]
+    body = b"\0" + _varint(delta) * 2 + _varint(KEY_BYTES) + key
+    body += _varint(VALUE_BYTES) + value + _varint(0)
+    return _varint(len(body)) + body
+
+
+def _varint(value: int) -> bytes:
+    zigzag = (value << 1) ^ (value >> 63)
+    encoded = bytearray()
+    while zigzag > 0x7F:
+        encoded.append(zigzag & 0x7F | 0x80)
+        zigzag >>= 7
+    encoded.append(zigzag)
+    return bytes(encoded)
+
+
+def _xerial(data: bytes) -> bytes:
+    blocks = [data[at : at + 32768] for at in range(0, len(data), 32768)]
+    framed = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
+    for block in blocks:
+        packed = bytes(cramjam.snappy.compress_raw(block))
+        framed += struct.pack(">i", len(packed)) + packed
+    return framed
+
+
+def _lz4(data: bytes) -> bytes:
+    compressor = cramjam.lz4.Compressor(
+        level=1, content_checksum=False, block_linked=False
+    )
+    compressor.compress(data)
+    return bytes(compressor.finish())
+
+
+_COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "none": lambda data: data,
+    "gzip": lambda data: gzip.compress(data, 6),
+    "snappy": _xerial,
+    "lz4": _lz4,
+    "zstd": lambda data: bytes(cramjam.zstd.compress(data, 3)),
+}
