@@ -1,0 +1,174 @@
+"""Compilation of kernels: a typed `njit` whose cache never gets in the way, and intrinsics.
+
+numba caches compiled code beside the source, or in the user's cache directory. Where neither can be
+written (read-only installs, zips, eggs, containers without a home) it refuses at import; here the
+kernel is then compiled in every process. What the cache holds belongs to the contents of all kernel
+files of this room, not only of the one that holds the function: kernels call each other across files,
+and a wheel may give all versions of a file the same time stamp.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+import pickle
+from collections.abc import Callable
+from importlib import resources
+from typing import Any, ParamSpec, TypeVar
+
+import llvmlite.binding
+import numba
+from llvmlite import ir
+from numba.core import caching, cgutils, config, types
+from numba.extending import intrinsic
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+_log = logging.getLogger(__name__)
+_SOURCES = ("_jit.py", "kernels.py", "encode_kernels.py", "filter_kernels.py")
+_CACHE_ERRORS = (OSError, EOFError, pickle.PickleError, AttributeError, ImportError, IndexError)
+
+
+def kernel(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Compile a function of flat arrays and numbers at its first call; it runs without the GIL."""
+    dispatcher = numba.njit(nogil=True)(function)
+    try:
+        dispatcher._cache = _KernelCache(function)
+    except (RuntimeError, OSError) as error:
+        _log.debug("no cache for kernel %s: %s", function.__name__, error)
+    compiled: Callable[_P, _R] = dispatcher
+    return compiled
+
+
+def inlined(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Mark a function that is only ever compiled into the kernels that call it."""
+    compiled: Callable[_P, _R] = numba.njit(inline="always")(function)
+    return compiled
+
+
+class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
+    """numba's cache, stamped with all kernel sources; trouble with its files means a compilation."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self._cache_file = caching.IndexDataCacheFile(
+            cache_path=self._cache_path,
+            filename_base=self._impl.filename_base,
+            source_stamp=_sources_stamp(),
+        )
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except _CACHE_ERRORS as error:
+            _log.debug("kernel cache %s not read: %s", self.cache_path, error)
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)
+        except _CACHE_ERRORS as error:
+            _log.debug("kernel cache %s not written: %s", self.cache_path, error)
+
+
+@functools.cache
+def _sources_stamp() -> str:
+    """Hash every file whose contents may end up in compiled code."""
+    digest = hashlib.sha256()
+    for source in sorted(resources.files(__package__).iterdir(), key=lambda file: file.name):
+        if source.name.endswith(_SOURCE_SUFFIXES):
+            digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    return digest.hexdigest()
+
+
+# Intrinsics. None of them checks a bound: the caller has.
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def copy_bytes(
+    _context: Any, target: Any, target_at: Any, source: Any, source_at: Any, count: Any
+) -> Any:
+    """`memcpy` between two byte arrays: (target, index, source, index, count)."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        target_array = context.make_array(signature.args[0])(context, builder, args[0])
+        source_array = context.make_array(signature.args[2])(context, builder, args[2])
+        cgutils.raw_memcpy(
+            builder,
+            builder.gep(target_array.data, [args[1]]),
+            builder.gep(source_array.data, [args[3]]),
+            args[4],
+            1,
+        )
+        return context.get_dummy_value()
+
+    return types.void(target, types.int64, source, types.int64, types.int64), generate
+
+
+def _load_intrinsic(bits: int, result: Any, *, big_endian: bool) -> Any:
+    @intrinsic  # type: ignore[untyped-decorator]
+    def load(_context: Any, array: Any, at: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            source = context.make_array(signature.args[0])(context, builder, args[0])
+            pointer = builder.bitcast(
+                builder.gep(source.data, [args[1]]), ir.IntType(bits).as_pointer()
+            )
+            value = builder.load(pointer, align=1)
+            return builder.bswap(value) if big_endian else value
+
+        return result(array, types.int64), generate
+
+    return load
+
+
+# Little-endian as the machine: x86 and ARM, the only ones numba has wheels for besides POWER (le).
+load_u64 = _load_intrinsic(64, types.uint64, big_endian=False)
+load_be32 = _load_intrinsic(32, types.int32, big_endian=True)
+load_be64 = _load_intrinsic(64, types.int64, big_endian=True)
+
+
+def _crc_intrinsic(name: str, state_bits: int, value_bits: int) -> Any:
+    """Make a step (checksum, value) of 64-bit numbers from an instruction of narrower ones."""
+    word = types.uint64
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def step(_context: Any, crc: Any, data: Any) -> Any:
+        def generate(_target: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            state, value = ir.IntType(state_bits), ir.IntType(value_bits)
+            function = cgutils.get_or_insert_function(
+                builder.module, ir.FunctionType(state, [state, value]), name
+            )
+            operands = [builder.trunc(args[0], state), builder.trunc(args[1], value)]
+            return builder.zext(builder.call(function, operands), ir.IntType(64))
+
+        return word(word, word), generate
+
+    return step
+
+
+def _host_has(feature: str) -> bool:
+    # A cross-compiling numba (NUMBA_CPU_NAME, NUMBA_CPU_FEATURES) may leave out what the host has.
+    if config.CPU_NAME or config.CPU_FEATURES:
+        return False
+    return bool(llvmlite.binding.get_host_cpu_features().get(feature))
+
+
+def _crc_instructions() -> tuple[Any, Any] | None:
+    machine = llvmlite.binding.get_process_triple().split("-")[0]
+    if machine in ("x86_64", "amd64") and _host_has("sse4.2"):
+        return (
+            _crc_intrinsic("llvm.x86.sse42.crc32.64.64", 64, 64),
+            _crc_intrinsic("llvm.x86.sse42.crc32.32.8", 32, 8),
+        )
+    if machine in ("aarch64", "arm64") and _host_has("crc"):
+        return (
+            _crc_intrinsic("llvm.aarch64.crc32cx", 32, 64),
+            _crc_intrinsic("llvm.aarch64.crc32cb", 32, 32),
+        )
+    return None
+
+
+CRC_INSTRUCTIONS = _crc_instructions()
+"""The CPU's own CRC-32C step over 8 bytes and over one, or None where there is none."""

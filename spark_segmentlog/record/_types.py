@@ -1,0 +1,16 @@
+"""Types that several files of this room name."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+ByteSource: TypeAlias = bytes | bytearray | memoryview
+Bytes: TypeAlias = NDArray[np.uint8]
+Int32s: TypeAlias = NDArray[np.int32]
+Int64s: TypeAlias = NDArray[np.int64]
+Uint64s: TypeAlias = NDArray[np.uint64]
+Bools: TypeAlias = NDArray[np.bool_]
+ArrowArray: TypeAlias = Any

@@ -1,0 +1,315 @@
+"""Compressed blocks of record batches and wrappers: gzip, snappy, lz4 and zstd.
+
+- gzip: one or more members.
+- snappy: xerial framing (magic, two versions, then blocks of a length and a raw snappy block), as Java
+  writes it, or one raw snappy block, as librdkafka does.
+- lz4: LZ4 frames. The header checksum of format 0 is wrong on purpose (Kafka 0.8 and 0.9 hashed the
+  magic bytes too, KAFKA-3160), so it is ignored there and checked elsewhere.
+- zstd: frames, with or without a content size, skippable ones between them.
+
+Sizes that a block declares are not believed: output goes into memory of the caller's, or into a
+`DecompressionBuffer`, which grows to a limit and never above it.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+
+import cramjam
+import numpy as np
+
+from spark_segmentlog.record._types import ByteSource, Bytes
+from spark_segmentlog.record.layout import MAGIC_V0, Codec
+
+DEFAULT_MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
+
+XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER_BYTES = 16
+_XERIAL_BLOCK_LENGTH = struct.Struct(">i")
+
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_LZ4_WORD = struct.Struct("<I")
+_LZ4_STORED_BLOCK = 0x80000000
+_LZ4_MIN_HEADER_BYTES = 7
+# Version 01, independent blocks, no checksums, no content size, no dictionary: what Java and
+# librdkafka write, and what the quick way through takes.
+_LZ4_PLAIN_FLAGS = 0x60
+_LZ4_CONTENT_SIZE_FLAG = 0x08
+_LZ4_DICTIONARY_FLAG = 0x01
+_LZ4_BLOCK_MAX_BYTES = {4: 64 << 10, 5: 256 << 10, 6: 1 << 20, 7: 4 << 20}
+
+# How cramjam's streaming decoders say that their output is full.
+_OUTPUT_FULL = "failed to write whole buffer"
+
+
+class OutputFullError(Exception):
+    """The output is too small for the block; the caller may come again with a larger one."""
+
+
+class BlockError(ValueError):
+    """A block that its codec refuses; turned into an error with a place above."""
+
+
+class BlockTooLargeError(ValueError):
+    """A block above the limit on decompressed size; turned into an error with a place above."""
+
+
+def decompress_into(codec: int, block: memoryview, output: memoryview, *, magic: int) -> int:
+    """Decompress a block into memory of the caller's.
+
+    Parameters
+    ----------
+    codec : int
+        One of `Codec`, not `NONE`.
+    block : memoryview
+        Compressed bytes.
+    output : memoryview
+        Writable bytes.
+    magic : int
+        Format of the batch or message that holds the block.
+
+    Returns
+    -------
+    int
+        Number of bytes written.
+
+    Raises
+    ------
+    OutputFullError
+        When `output` is too small.
+    BlockError
+        When the bytes are not what the codec says.
+    """
+    try:
+        if codec == Codec.ZSTD:
+            return int(cramjam.zstd.decompress_into(block, output))
+        if codec == Codec.LZ4:
+            return _lz4_into(block, output, magic)
+        if codec == Codec.SNAPPY:
+            return _snappy_into(block, output)
+        return int(cramjam.gzip.decompress_into(block, output))
+    except cramjam.DecompressionError as error:
+        if _OUTPUT_FULL in str(error):
+            raise OutputFullError from error
+        raise BlockError(f"{Codec(codec).name.lower()} block: {error}") from error
+
+
+def _snappy_into(block: memoryview, output: memoryview) -> int:
+    if block[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
+        return _snappy_block_into(block, output)
+    position, written = _XERIAL_HEADER_BYTES, 0
+    if len(block) < position:
+        raise BlockError(f"snappy block: xerial header of {len(block)} bytes, 16 are needed")
+    while position < len(block):
+        # A second header inside the stream is legal: Java's writer flushes, then goes on.
+        if block[position : position + len(XERIAL_MAGIC)] == XERIAL_MAGIC:
+            position += _XERIAL_HEADER_BYTES
+            continue
+        end = position + _XERIAL_BLOCK_LENGTH.size
+        if end > len(block):
+            raise BlockError(f"snappy block: xerial block length cut off at byte {position}")
+        (length,) = _XERIAL_BLOCK_LENGTH.unpack_from(block, position)
+        if not 0 < length <= len(block) - end:
+            raise BlockError(
+                f"snappy block: xerial block of {length} bytes at byte {position}, "
+                f"{len(block) - end} are there"
+            )
+        position = end + length
+        written += _snappy_block_into(block[end:position], output[written:])
+    return written
+
+
+def _snappy_block_into(block: memoryview, output: memoryview) -> int:
+    if cramjam.snappy.decompress_raw_len(block) > len(output):
+        raise OutputFullError
+    if len(output) == 0:
+        return 0
+    return int(cramjam.snappy.decompress_raw_into(block, output))
+
+
+def _lz4_into(block: memoryview, output: memoryview, magic: int) -> int:
+    if magic == MAGIC_V0:
+        block = _with_right_header_checksum(block)
+    if len(block) > _LZ4_MIN_HEADER_BYTES and block[4] == _LZ4_PLAIN_FLAGS:
+        return _lz4_plain_frame_into(block, output)
+    return int(cramjam.lz4.decompress_into(block, output))
+
+
+def _lz4_plain_frame_into(block: memoryview, output: memoryview) -> int:
+    """Walk one frame block by block: a fresh frame decoder costs more than a small block does."""
+    max_bytes = _check_lz4_header(bytes(block[:_LZ4_MIN_HEADER_BYTES]))
+    position, written = _LZ4_MIN_HEADER_BYTES, 0
+    while True:
+        if position + _LZ4_WORD.size > len(block):
+            raise BlockError(f"lz4 block: frame cut off at byte {position}")
+        (word,) = _LZ4_WORD.unpack_from(block, position)
+        position += _LZ4_WORD.size
+        if word == 0:
+            break
+        length = word & ~_LZ4_STORED_BLOCK
+        if not 0 < length <= min(len(block) - position, max_bytes):
+            raise BlockError(f"lz4 block: block of {length} bytes at byte {position}")
+        data = block[position : position + length]
+        written += _lz4_block_into(data, output[written:], max_bytes, stored=word != length)
+        position += length
+    if position < len(block):
+        return _lz4_more_frames_into(block, output, position, written)
+    return written
+
+
+def _lz4_more_frames_into(
+    block: memoryview, output: memoryview, position: int, written: int
+) -> int:
+    return written + int(cramjam.lz4.decompress_into(block[position:], output[written:]))
+
+
+def _lz4_block_into(data: memoryview, output: memoryview, max_bytes: int, *, stored: bool) -> int:
+    if stored:
+        if len(data) > len(output):
+            raise OutputFullError
+        output[: len(data)] = data
+        return len(data)
+    # A decoder that runs out of room cannot be told from one that met bad bytes, so there must be
+    # room for the largest block.
+    if len(output) < max_bytes:
+        raise OutputFullError
+    return int(cramjam.lz4.decompress_block_into(data, output, output_len=max_bytes))
+
+
+@lru_cache(maxsize=64)
+def _check_lz4_header(header: bytes) -> int:
+    """Check the 7 bytes of a plain frame's header; gives the largest size of its blocks."""
+    if header[:4] != _LZ4_MAGIC:
+        raise BlockError(f"lz4 block: frame magic {header[:4].hex()}, allowed {_LZ4_MAGIC.hex()}")
+    max_bytes = _LZ4_BLOCK_MAX_BYTES.get(header[5] >> 4)
+    if max_bytes is None or header[5] & 0x8F:
+        raise BlockError(f"lz4 block: block descriptor {header[5]:#04x}")
+    checksum = _lz4_header_checksum(header[4:6])
+    if header[6] != checksum:
+        raise BlockError(
+            f"lz4 block: header checksum mismatch: stored {header[6]:#04x}, computed {checksum:#04x}"
+        )
+    return max_bytes
+
+
+def _with_right_header_checksum(block: memoryview) -> memoryview:
+    if len(block) < _LZ4_MIN_HEADER_BYTES:
+        return block
+    flags = block[4]
+    at = 6
+    at += 8 if flags & _LZ4_CONTENT_SIZE_FLAG else 0
+    at += 4 if flags & _LZ4_DICTIONARY_FLAG else 0
+    if at >= len(block):
+        return block
+    patched = bytearray(block)
+    patched[at] = _lz4_header_checksum(bytes(block[4:at]))
+    return memoryview(patched)
+
+
+def _lz4_header_checksum(descriptor: bytes) -> int:
+    return (_xxh32(descriptor) >> 8) & 0xFF
+
+
+def _xxh32(data: bytes) -> int:
+    """XXH32 with seed 0 of fewer than 16 bytes, which a frame descriptor always has.
+
+    Algorithm: https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md
+    """
+    assert len(data) < 16
+    prime1, prime2, prime3, prime4, prime5 = (
+        0x9E3779B1,
+        0x85EBCA77,
+        0xC2B2AE3D,
+        0x27D4EB2F,
+        0x165667B1,
+    )
+    mask = 0xFFFFFFFF
+    value = (prime5 + len(data)) & mask
+    whole = len(data) // 4 * 4
+    for (word,) in _LZ4_WORD.iter_unpack(data[:whole]):
+        value = (value + word * prime3) & mask
+        value = ((value << 17 | value >> 15) & mask) * prime4 & mask
+    for byte in data[whole:]:
+        value = (value + byte * prime5) & mask
+        value = ((value << 11 | value >> 21) & mask) * prime1 & mask
+    value = (value ^ value >> 15) * prime2 & mask
+    value = (value ^ value >> 13) * prime3 & mask
+    return value ^ value >> 16
+
+
+class DecompressionBuffer:
+    """Memory that blocks are decompressed into, one behind the other, reused from group to group.
+
+    Parameters
+    ----------
+    max_bytes : int
+        No block may grow beyond this.
+    """
+
+    # What a plain lz4 frame needs behind its end: room for a block of the largest size.
+    _SLACK_BYTES = 4 << 20
+    _FIRST_BYTES = 2 << 20
+
+    def __init__(self, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._first_bytes = min(self._FIRST_BYTES, max_bytes + self._SLACK_BYTES)
+        self.data: Bytes = np.empty(0, np.uint8)
+        self._view = memoryview(self.data)
+        self.used_bytes = 0
+
+    def clear(self) -> None:
+        """Forget the blocks; memory above the usual size is given back."""
+        self.used_bytes = 0
+        if len(self.data) != self._first_bytes:
+            self._resize(self._first_bytes)
+
+    def append(self, codec: int, block: memoryview, *, magic: int) -> bool:
+        """Decompress a block behind those that are there.
+
+        Returns
+        -------
+        bool
+            False when it does not fit behind others: use those up, clear, and come again.
+
+        Raises
+        ------
+        BlockError, BlockTooLargeError
+            Where the block is bad, or above the limit.
+        """
+        while True:
+            try:
+                view = self._view[self.used_bytes :]
+                size = decompress_into(codec, block, view, magic=magic)
+            except OutputFullError:
+                if self.used_bytes:
+                    return False
+                self._grow()
+                continue
+            if size > self._max_bytes:
+                raise BlockTooLargeError(self._too_large())
+            self.used_bytes += size
+            return True
+
+    def _grow(self) -> None:
+        largest = self._max_bytes + self._SLACK_BYTES
+        if len(self.data) >= largest:
+            raise BlockTooLargeError(self._too_large())
+        self._resize(min(4 * len(self.data), largest))
+
+    def _resize(self, size: int) -> None:
+        self.data = np.empty(size, np.uint8)
+        self._view = memoryview(self.data)
+
+    def _too_large(self) -> str:
+        return f"decompressed block larger than the {self._max_bytes} bytes that are allowed"
+
+
+def decompress(
+    codec: int, block: ByteSource, *, magic: int, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
+) -> memoryview:
+    """Decompress one block into fresh memory of its own; errors as `DecompressionBuffer.append`."""
+    buffer = DecompressionBuffer(max_bytes)
+    buffer.clear()
+    buffer.append(codec, memoryview(block), magic=magic)
+    return memoryview(buffer.data[: buffer.used_bytes])

@@ -1,0 +1,898 @@
+"""Compiled loops over record batches and messages: bytes in, Arrow's buffers out.
+
+What must hold in every one of them: compiled code has no bounds checks of its own, so every read is
+behind a comparison with the end of its record, batch or buffer, every loop ends for any bytes, and
+every write is behind a comparison with the room that is left. A kernel raises nothing; it answers
+with a code, and the caller asks the plain twin (`batch`, `legacy`) to word the error. Several kernels
+may run at once: they share no state but their arguments, and hold no GIL.
+
+Shapes that were measured (numba 0.68): the varint reader is one bounded `while` loop, inlined, and
+copies go through `memcpy`; a fast path for one byte, a `for` loop or a copy by slices made a record
+three to six times slower.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from spark_segmentlog.record._jit import (
+    CRC_INSTRUCTIONS,
+    copy_bytes,
+    inlined,
+    kernel,
+    load_be32,
+    load_be64,
+    load_u64,
+)
+from spark_segmentlog.record._types import Bools, Bytes, Int32s, Int64s
+from spark_segmentlog.record.layout import (
+    ATTRIBUTES_OFFSET,
+    BASE_SEQUENCE_OFFSET,
+    BASE_TIMESTAMP_OFFSET,
+    CRC_OFFSET,
+    HEADER_SIZE_UP_TO_MAGIC,
+    LAST_OFFSET_DELTA_OFFSET,
+    LEGACY_ATTRIBUTES_OFFSET,
+    LEGACY_CRC_OFFSET,
+    LEGACY_KEY_OFFSET_V0,
+    LEGACY_KEY_OFFSET_V1,
+    LEGACY_TIMESTAMP_OFFSET,
+    LOG_OVERHEAD,
+    MAGIC_OFFSET,
+    MAX_TIMESTAMP_OFFSET,
+    MIN_BATCH_LENGTH,
+    MIN_MESSAGE_SIZE_V0,
+    MIN_MESSAGE_SIZE_V1,
+    PARTITION_LEADER_EPOCH_OFFSET,
+    PRODUCER_EPOCH_OFFSET,
+    PRODUCER_ID_OFFSET,
+    RECORD_BATCH_OVERHEAD,
+    RECORDS_COUNT_OFFSET,
+    SIZE_OFFSET,
+)
+
+# Fields of a header table's row, one int64 each.
+
+(
+    POSITION,
+    SIZE_BYTES,
+    BASE_OFFSET,
+    LAST_OFFSET,
+    MAGIC,
+    ATTRIBUTES,
+    BASE_TIMESTAMP,
+    MAX_TIMESTAMP,
+    PARTITION_LEADER_EPOCH,
+    PRODUCER_ID,
+    PRODUCER_EPOCH,
+    BASE_SEQUENCE,
+    RECORDS_COUNT,
+    CRC,
+) = range(14)
+HEADER_FIELDS = 14
+
+# Why a scan of headers ended.
+
+SCAN_END, SCAN_INCOMPLETE, SCAN_ZERO, SCAN_INVALID, SCAN_FULL = range(5)
+
+# Why a decoding kernel came back, in state[CODE].
+
+DONE, OUTPUT_FULL, OUTPUT_SMALL, BAD_CRC, BAD_RECORD, BAD_TIMESTAMP = range(6)
+
+# The state of a decoder, kept between calls: where it is in the input, what it has written.
+
+(
+    ROW,
+    RECORD,
+    BODY_POSITION,
+    COUNT,
+    KEY_BYTES,
+    VALUE_BYTES,
+    HEADERS,
+    HEADER_KEY_BYTES,
+    HEADER_VALUE_BYTES,
+    KEY_NULLS,
+    VALUE_NULLS,
+    HEADERS_NULLS,
+    HEADER_VALUE_NULLS,
+    HEADER_KEYS_NOT_ASCII,
+    NEEDED_KEY_BYTES,
+    NEEDED_VALUE_BYTES,
+    NEEDED_HEADERS,
+    NEEDED_HEADER_KEY_BYTES,
+    NEEDED_HEADER_VALUE_BYTES,
+    BAD_OFFSET,
+    BAD_TIMESTAMP_MS,
+) = range(21)
+STATE_FIELDS = 21
+
+# Settings of a decoder. The wanted columns come one flag each.
+
+(
+    WANT_KEY,
+    WANT_VALUE,
+    WANT_OFFSET,
+    WANT_TIMESTAMP,
+    WANT_TIMESTAMP_TYPE,
+    WANT_HEADERS,
+    START_OFFSET,
+    END_OFFSET,
+    MIN_TIMESTAMP_MS,
+    MAX_TIMESTAMP_MS,
+    MAX_ROWS,
+    MAX_BYTES,
+    CHECK_CRCS,
+    VALIDATE_FIRST,
+) = range(14)
+SETTINGS_FIELDS = 14
+
+# Columns of a message handed to `decode_messages`.
+
+MESSAGE_START, MESSAGE_END, MESSAGE_OFFSET, MESSAGE_TIMESTAMP, MESSAGE_TIMESTAMP_TYPE = range(5)
+MESSAGE_FIELDS = 5
+
+# 0001-01-01 to 9999-12-31, what Spark and Python can hold.
+SPARK_MIN_TIMESTAMP_MS = -62_135_596_800_000
+SPARK_MAX_TIMESTAMP_MS = 253_402_300_799_999
+
+# What counts against the limit of bytes for the entries of one header, beside its bytes.
+HEADER_ENTRY_BYTES = 9
+
+_INT64_MAX = 2**63 - 1
+# A position that no read is allowed from: where a varint reader ends that found none.
+_NOWHERE = 1 << 62
+_VARINT_BITS = 35
+_VARLONG_BITS = 70
+
+
+# Checksums
+
+_CRC32_POLYNOMIAL = 0xEDB88320
+_CRC32C_POLYNOMIAL = 0x82F63B78
+
+
+def _slicing_tables(polynomial: int) -> Int64s:
+    """Tables of slicing-by-8: entry [k, b] is the checksum of byte b with k zero bytes behind it."""
+    tables = np.zeros((8, 256), np.uint64)
+    tables[0] = np.arange(256)
+    for _ in range(8):
+        odd = tables[0] & np.uint64(1)
+        tables[0] = (tables[0] >> np.uint64(1)) ^ odd * np.uint64(polynomial)
+    for k in range(1, 8):
+        previous = tables[k - 1]
+        tables[k] = (previous >> np.uint64(8)) ^ tables[0][previous & np.uint64(0xFF)]
+    return tables
+
+
+_CRC32_TABLES = _slicing_tables(_CRC32_POLYNOMIAL)
+_CRC32C_TABLES = _slicing_tables(_CRC32C_POLYNOMIAL)
+
+# Three streams of this many bytes each are checksummed at once, as the instruction's latency is
+# three times its cycle; tables then move a checksum over the zero bytes that replace the other streams.
+_LONG_STREAM_BYTES = 2048
+_SHORT_STREAM_BYTES = 256
+
+
+def _zeros_tables(length: int) -> Int64s:
+    """Tables [k, b] that move a CRC-32C over `length` zero bytes, byte k of it being b."""
+    crc = np.uint64(1) << np.arange(32, dtype=np.uint64)
+    for _ in range(length):
+        crc = (crc >> np.uint64(8)) ^ _CRC32C_TABLES[0][crc & np.uint64(0xFF)]
+    tables = np.zeros((4, 256), np.uint64)
+    value = np.arange(256, dtype=np.uint64)
+    for k in range(4):
+        for bit in range(8):
+            tables[k] ^= ((value >> np.uint64(bit)) & np.uint64(1)) * crc[8 * k + bit]
+    return tables
+
+
+_LONG_ZEROS = _zeros_tables(_LONG_STREAM_BYTES)
+_SHORT_ZEROS = _zeros_tables(_SHORT_STREAM_BYTES)
+
+
+@kernel
+def crc_by_tables(buffer: Bytes, start: int, end: int, tables: Int64s) -> int:
+    """Checksum of buffer[start:end] by slicing-by-8; the caller has checked the range."""
+    crc = np.uint64(0xFFFFFFFF)
+    low = np.uint64(0xFF)
+    while start + 8 <= end:
+        word = load_u64(buffer, start) ^ crc
+        crc = tables[7, word & low]
+        for k in range(1, 8):
+            crc ^= tables[7 - k, (word >> np.uint64(8 * k)) & low]
+        start += 8
+    while start < end:
+        crc = tables[0, (crc ^ np.uint64(buffer[start])) & low] ^ (crc >> np.uint64(8))
+        start += 1
+    return np.int64(crc ^ np.uint64(0xFFFFFFFF))
+
+
+@kernel
+def crc32_of(buffer: Bytes, start: int, end: int) -> int:
+    """CRC-32 of buffer[start:end]; the caller has checked the range."""
+    return crc_by_tables(buffer, start, end, _CRC32_TABLES)
+
+
+if CRC_INSTRUCTIONS is not None:
+    _crc_step_8, _crc_step_1 = CRC_INSTRUCTIONS
+
+    @inlined
+    def _over_zeros(crc: int, tables: Int64s) -> int:
+        low = np.uint64(0xFF)
+        return (
+            tables[0, crc & low]
+            ^ tables[1, (crc >> np.uint64(8)) & low]
+            ^ tables[2, (crc >> np.uint64(16)) & low]
+            ^ tables[3, (crc >> np.uint64(24)) & low]
+        )
+
+    @inlined
+    def _three_streams(buffer: Bytes, start: int, length: int, crc: int, tables: Int64s) -> int:
+        second = np.uint64(0)
+        third = np.uint64(0)
+        end = start + length
+        while start < end:
+            crc = _crc_step_8(crc, load_u64(buffer, start))
+            second = _crc_step_8(second, load_u64(buffer, start + length))
+            third = _crc_step_8(third, load_u64(buffer, start + 2 * length))
+            start += 8
+        crc = _over_zeros(crc, tables) ^ second
+        return _over_zeros(crc, tables) ^ third
+
+    @kernel
+    def crc32c_of(buffer: Bytes, start: int, end: int) -> int:
+        """CRC-32C of buffer[start:end]; the caller has checked the range."""
+        crc = np.uint64(0xFFFFFFFF)
+        while end - start >= 3 * _LONG_STREAM_BYTES:
+            crc = _three_streams(buffer, start, _LONG_STREAM_BYTES, crc, _LONG_ZEROS)
+            start += 3 * _LONG_STREAM_BYTES
+        while end - start >= 3 * _SHORT_STREAM_BYTES:
+            crc = _three_streams(buffer, start, _SHORT_STREAM_BYTES, crc, _SHORT_ZEROS)
+            start += 3 * _SHORT_STREAM_BYTES
+        while start + 8 <= end:
+            crc = _crc_step_8(crc, load_u64(buffer, start))
+            start += 8
+        while start < end:
+            crc = _crc_step_1(crc, np.uint64(buffer[start]))
+            start += 1
+        return np.int64(crc ^ np.uint64(0xFFFFFFFF))
+
+else:
+
+    @kernel
+    def crc32c_of(buffer: Bytes, start: int, end: int) -> int:
+        """CRC-32C of buffer[start:end]; the caller has checked the range."""
+        return crc_by_tables(buffer, start, end, _CRC32C_TABLES)
+
+
+@kernel
+def entry_crc_is_good(buffer: Bytes, start: int, end: int) -> bool:
+    """Whether the batch or message at buffer[start:end] has its checksum; header checked before."""
+    if buffer[start + MAGIC_OFFSET] == 2:
+        stored = np.int64(load_be32(buffer, start + CRC_OFFSET)) & 0xFFFFFFFF
+        return stored == crc32c_of(buffer, start + ATTRIBUTES_OFFSET, end)
+    stored = np.int64(load_be32(buffer, start + LEGACY_CRC_OFFSET)) & 0xFFFFFFFF
+    return stored == crc32_of(buffer, start + MAGIC_OFFSET, end)
+
+
+@kernel
+def check_entry_crcs(
+    buffer: Bytes, table: Int64s, rows: Int64s, file_position: int, good: Bools
+) -> None:
+    """Check the checksums of rows of a header table that lie in the buffer."""
+    for i in range(len(rows)):
+        start = table[rows[i], POSITION] - file_position
+        good[i] = entry_crc_is_good(buffer, start, start + table[rows[i], SIZE_BYTES])
+
+
+# Headers of batches and messages
+
+
+@kernel
+def is_zero(buffer: Bytes, start: int, end: int) -> bool:
+    """Whether buffer[start:end] holds nothing but zeros."""
+    while start + 8 <= end:
+        if load_u64(buffer, start) != 0:
+            return False
+        start += 8
+    while start < end:
+        if buffer[start] != 0:
+            return False
+        start += 1
+    return True
+
+
+@inlined
+def _min_length(magic: int) -> int:
+    """Smallest value of the length field; beyond what 32 bits hold for a magic that is none."""
+    if magic == 2:
+        return MIN_BATCH_LENGTH
+    if magic == 1:
+        return MIN_MESSAGE_SIZE_V1
+    if magic == 0:
+        return MIN_MESSAGE_SIZE_V0
+    return 1 << 32
+
+
+@inlined
+def _header_can_be(buffer: Bytes, position: int, magic: int) -> bool:
+    """Whether the fields of a header that is there as a whole can be."""
+    base_offset = load_be64(buffer, position)
+    if base_offset < 0 or base_offset == _INT64_MAX:
+        return False
+    if magic < 2:
+        return True
+    delta = np.int64(load_be32(buffer, position + LAST_OFFSET_DELTA_OFFSET))
+    count = np.int64(load_be32(buffer, position + RECORDS_COUNT_OFFSET))
+    return delta >= 0 and count >= 0 and base_offset < _INT64_MAX - delta
+
+
+@inlined
+def _put_batch(buffer: Bytes, position: int, row: Int64s) -> None:
+    row[BASE_OFFSET] = load_be64(buffer, position)
+    row[LAST_OFFSET] = row[BASE_OFFSET] + load_be32(buffer, position + LAST_OFFSET_DELTA_OFFSET)
+    attributes = np.int64(load_be32(buffer, position + ATTRIBUTES_OFFSET)) >> 16
+    row[ATTRIBUTES] = attributes
+    row[BASE_TIMESTAMP] = load_be64(buffer, position + BASE_TIMESTAMP_OFFSET)
+    row[MAX_TIMESTAMP] = load_be64(buffer, position + MAX_TIMESTAMP_OFFSET)
+    row[PARTITION_LEADER_EPOCH] = load_be32(buffer, position + PARTITION_LEADER_EPOCH_OFFSET)
+    row[PRODUCER_ID] = load_be64(buffer, position + PRODUCER_ID_OFFSET)
+    row[PRODUCER_EPOCH] = np.int64(load_be32(buffer, position + PRODUCER_EPOCH_OFFSET)) >> 16
+    row[BASE_SEQUENCE] = load_be32(buffer, position + BASE_SEQUENCE_OFFSET)
+    row[RECORDS_COUNT] = load_be32(buffer, position + RECORDS_COUNT_OFFSET)
+    row[CRC] = np.int64(load_be32(buffer, position + CRC_OFFSET)) & 0xFFFFFFFF
+
+
+@inlined
+def _put_message(buffer: Bytes, position: int, magic: int, next_offset: int, row: Int64s) -> None:
+    offset = load_be64(buffer, position)
+    attributes = np.int64(buffer[position + LEGACY_ATTRIBUTES_OFFSET])
+    is_wrapper = attributes & 7 != 0
+    timestamp = np.int64(-1)
+    if magic == 1:
+        timestamp = load_be64(buffer, position + LEGACY_TIMESTAMP_OFFSET)
+    # The first offset in a wrapper is known only when it is decompressed: take a lower bound.
+    row[BASE_OFFSET] = min(next_offset, offset) if is_wrapper else offset
+    row[LAST_OFFSET] = offset
+    row[ATTRIBUTES] = attributes
+    row[BASE_TIMESTAMP] = timestamp
+    row[MAX_TIMESTAMP] = timestamp
+    row[PARTITION_LEADER_EPOCH] = -1
+    row[PRODUCER_ID] = -1
+    row[PRODUCER_EPOCH] = -1
+    row[BASE_SEQUENCE] = -1
+    row[RECORDS_COUNT] = -1 if is_wrapper else 1
+    row[CRC] = np.int64(load_be32(buffer, position + LEGACY_CRC_OFFSET)) & 0xFFFFFFFF
+
+
+@kernel
+def scan_entries(
+    buffer: Bytes, start: int, end: int, file_position: int, first_offset: int, table: Int64s
+) -> tuple[int, int, int, int]:
+    """Walk headers in buffer[start:end] into a table.
+
+    Returns the number of rows, the index behind the last whole entry, why the walk ended (SCAN_*)
+    and, for SCAN_INCOMPLETE, the bytes of the entry there (0 where its header is not complete).
+    """
+    count = 0
+    position = start
+    next_offset = first_offset
+    while position < end:
+        if end - position < HEADER_SIZE_UP_TO_MAGIC:
+            return count, position, SCAN_INCOMPLETE, 0
+        length = np.int64(load_be32(buffer, position + SIZE_OFFSET))
+        magic = np.int64(buffer[position + MAGIC_OFFSET])
+        if length < _min_length(magic):
+            if length == 0 and is_zero(buffer, position, end):
+                return count, position, SCAN_ZERO, 0
+            return count, position, SCAN_INVALID, 0
+        size = LOG_OVERHEAD + length
+        if size > end - position:
+            return count, position, SCAN_INCOMPLETE, size
+        if not _header_can_be(buffer, position, magic):
+            return count, position, SCAN_INVALID, 0
+        if count == len(table):
+            return count, position, SCAN_FULL, 0
+        row = table[count]
+        row[POSITION] = position + file_position
+        row[SIZE_BYTES] = size
+        row[MAGIC] = magic
+        if magic == 2:
+            _put_batch(buffer, position, row)
+        else:
+            _put_message(buffer, position, magic, next_offset, row)
+        next_offset = row[LAST_OFFSET] + 1
+        count += 1
+        position += size
+    return count, position, SCAN_END, 0
+
+
+@kernel
+def find_entry(buffer: Bytes, start: int, end: int, min_offset: int, budget: int) -> int:
+    """Index of the next whole entry in buffer[start:end] with a good checksum, or -1.
+
+    Its last offset is at least `min_offset`. `budget` bounds the bytes that are checksummed in vain,
+    so that no bytes can make the search quadratic; candidates above what is left of it are passed over.
+    """
+    position = start
+    while position + HEADER_SIZE_UP_TO_MAGIC <= end:
+        magic = np.int64(buffer[position + MAGIC_OFFSET])
+        size = LOG_OVERHEAD + np.int64(load_be32(buffer, position + SIZE_OFFSET))
+        if (
+            size - LOG_OVERHEAD >= _min_length(magic)
+            and size <= min(end - position, budget)
+            and _header_can_be(buffer, position, magic)
+        ):
+            last_offset = load_be64(buffer, position)
+            if magic == 2:
+                last_offset += load_be32(buffer, position + LAST_OFFSET_DELTA_OFFSET)
+            if last_offset >= min_offset:
+                if entry_crc_is_good(buffer, position, position + size):
+                    return position
+                budget -= size
+        position += 1
+    return -1
+
+
+# Records
+
+
+@inlined
+def _varint(body: Bytes, position: int, limit: int, max_bits: int) -> tuple[int, int]:
+    """Read a zigzag number; the position behind it is `_NOWHERE` when it is cut off or too long."""
+    raw = np.uint64(0)
+    shift = np.uint64(0)
+    behind = _NOWHERE
+    while position < limit and shift < np.uint64(max_bits):
+        byte = body[position]
+        position += 1
+        raw |= np.uint64(byte & 0x7F) << shift
+        shift += np.uint64(7)
+        if byte < 0x80:
+            behind = position
+            break
+    return np.int64(raw >> np.uint64(1)) ^ -np.int64(raw & np.uint64(1)), behind
+
+
+@kernel
+def _walk_headers(body: Bytes, position: int, end: int, count: int) -> tuple[int, int, int]:
+    """Check the headers of a record: position behind them or `_NOWHERE`, bytes of keys, of values."""
+    key_bytes = 0
+    value_bytes = 0
+    if count < 0:
+        return _NOWHERE, 0, 0
+    while count > 0 and position < end:
+        length, position = _varint(body, position, end, _VARINT_BITS)
+        if length < 0:
+            return _NOWHERE, 0, 0
+        key_bytes += length
+        length, position = _varint(body, position + length, end, _VARINT_BITS)
+        if length < -1:
+            return _NOWHERE, 0, 0
+        if length > 0:
+            value_bytes += length
+            position += length
+        count -= 1
+    if count > 0:
+        return _NOWHERE, 0, 0
+    return position, key_bytes, value_bytes
+
+
+@inlined
+def _parse_record(
+    body: Bytes, position: int, end: int, last_delta: int
+) -> tuple[int, int, int, int, int, int, int, int, int, int, int]:
+    """Check a record and find its parts, without copying.
+
+    Returns its end (0 when it is bad), timestamp delta, offset delta, key position and length, value
+    position and length, headers position and count, bytes of header keys and of header values.
+    """
+    length, position = _varint(body, position, end, _VARINT_BITS)
+    stop = position + length
+    if length < 0 or stop > end:
+        return 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+    # Lengths above 32 bits need no check of their own: they point beyond the record.
+    timestamp_delta, position = _varint(body, position + 1, stop, _VARLONG_BITS)
+    offset_delta, position = _varint(body, position, stop, _VARINT_BITS)
+    key_length, key_at = _varint(body, position, stop, _VARINT_BITS)
+    value_length, value_at = _varint(body, key_at + max(key_length, 0), stop, _VARINT_BITS)
+    header_count, headers_at = _varint(body, value_at + max(value_length, 0), stop, _VARINT_BITS)
+    position = headers_at
+    header_key_bytes = 0
+    header_value_bytes = 0
+    if header_count != 0:
+        position, header_key_bytes, header_value_bytes = _walk_headers(
+            body, position, stop, header_count
+        )
+    if (
+        position != stop
+        or key_length < -1
+        or value_length < -1
+        or offset_delta < 0
+        or offset_delta > last_delta
+    ):
+        stop = 0
+    return (
+        stop,
+        timestamp_delta,
+        offset_delta,
+        key_at,
+        key_length,
+        value_at,
+        value_length,
+        headers_at,
+        header_count,
+        header_key_bytes,
+        header_value_bytes,
+    )
+
+
+@kernel
+def _records_are_good(body: Bytes, start: int, end: int, count: int, last_delta: int) -> bool:
+    """Whether all records of a batch are what they should be, down to the last byte."""
+    position = start
+    for _ in range(count):
+        position = _parse_record(body, position, end, last_delta)[0]
+        if position == 0:
+            return False
+    return position == end
+
+
+# Output
+
+BinaryColumn = tuple[Int32s, Bytes, Bytes]
+"""Offsets, data, and one byte a value that says whether it is there."""
+
+Outputs = tuple[
+    Int64s, Int64s, Int32s, BinaryColumn, BinaryColumn, Int32s, Bytes, BinaryColumn, BinaryColumn
+]
+"""Offsets, timestamps (us), timestamp types; key, value; ends of header lists, whether there is one;
+header keys, header values."""
+
+
+@inlined
+def _put_bytes(
+    column: BinaryColumn, index: int, used: int, body: Bytes, position: int, length: int
+) -> int:
+    """Write one value of a binary column, room being checked; gives the bytes used behind it."""
+    offsets, data, valid = column
+    offsets[index] = used
+    valid[index] = length >= 0
+    if length > 0:
+        copy_bytes(data, used, body, position, length)
+        used += length
+    offsets[index + 1] = used
+    return used
+
+
+@kernel
+def _put_headers(
+    body: Bytes, position: int, end: int, count: int, state: Int64s, outputs: Outputs
+) -> None:
+    """Write the headers of one record, which have been walked and for which there is room."""
+    keys, values = outputs[7], outputs[8]
+    index = state[HEADERS]
+    for _ in range(count):
+        length, position = _varint(body, position, end, _VARINT_BITS)
+        for i in range(position, position + length):
+            if body[i] >= 0x80:
+                state[HEADER_KEYS_NOT_ASCII] = 1
+        state[HEADER_KEY_BYTES] = _put_bytes(
+            keys, index, state[HEADER_KEY_BYTES], body, position, length
+        )
+        length, position = _varint(body, position + length, end, _VARINT_BITS)
+        state[HEADER_VALUE_BYTES] = _put_bytes(
+            values, index, state[HEADER_VALUE_BYTES], body, position, length
+        )
+        if length < 0:
+            state[HEADER_VALUE_NULLS] += 1
+        position += max(length, 0)
+        index += 1
+    state[HEADERS] = index
+
+
+@kernel
+def _ask_for_room(
+    state: Int64s,
+    outputs: Outputs,
+    key_bytes: int,
+    value_bytes: int,
+    header_count: int,
+    header_key_bytes: int,
+    header_value_bytes: int,
+) -> bool:
+    """Whether a record does not fit into the buffers; what it needs is then in the state."""
+    state[NEEDED_KEY_BYTES] = state[KEY_BYTES] + key_bytes
+    state[NEEDED_VALUE_BYTES] = state[VALUE_BYTES] + value_bytes
+    state[NEEDED_HEADERS] = state[HEADERS] + header_count
+    state[NEEDED_HEADER_KEY_BYTES] = state[HEADER_KEY_BYTES] + header_key_bytes
+    state[NEEDED_HEADER_VALUE_BYTES] = state[HEADER_VALUE_BYTES] + header_value_bytes
+    return (
+        state[NEEDED_KEY_BYTES] > len(outputs[3][1])
+        or state[NEEDED_VALUE_BYTES] > len(outputs[4][1])
+        or state[NEEDED_HEADERS] > len(outputs[8][2])
+        or state[NEEDED_HEADER_KEY_BYTES] > len(outputs[7][1])
+        or state[NEEDED_HEADER_VALUE_BYTES] > len(outputs[8][1])
+    )
+
+
+@inlined
+def _put_record(
+    body: Bytes,
+    offset: int,
+    timestamp: int,
+    timestamp_type: int,
+    key_at: int,
+    key_length: int,
+    value_at: int,
+    value_length: int,
+    headers_at: int,
+    headers_end: int,
+    header_count: int,
+    header_key_bytes: int,
+    header_value_bytes: int,
+    settings: Int64s,
+    state: Int64s,
+    outputs: Outputs,
+) -> int:
+    """Write one record that passed the filter, or say why not: OUTPUT_FULL, _SMALL, BAD_TIMESTAMP."""
+    if not settings[WANT_KEY]:
+        key_length = 0
+    if not settings[WANT_VALUE]:
+        value_length = 0
+    if not settings[WANT_HEADERS]:
+        header_count = header_key_bytes = header_value_bytes = 0
+    key_bytes = max(key_length, 0)
+    value_bytes = max(value_length, 0)
+    count = state[COUNT]
+    used = (
+        state[KEY_BYTES]
+        + state[VALUE_BYTES]
+        + state[HEADER_KEY_BYTES]
+        + state[HEADER_VALUE_BYTES]
+        + HEADER_ENTRY_BYTES * (state[HEADERS] + header_count)
+    )
+    needed = used + key_bytes + value_bytes + header_key_bytes + header_value_bytes
+    if count == settings[MAX_ROWS] or (count > 0 and needed > settings[MAX_BYTES]):
+        return OUTPUT_FULL
+    if _ask_for_room(
+        state,
+        outputs,
+        key_bytes,
+        value_bytes,
+        header_count,
+        header_key_bytes,
+        header_value_bytes,
+    ):
+        return OUTPUT_SMALL
+    if settings[WANT_TIMESTAMP]:
+        if timestamp < SPARK_MIN_TIMESTAMP_MS or timestamp > SPARK_MAX_TIMESTAMP_MS:
+            state[BAD_OFFSET] = offset
+            state[BAD_TIMESTAMP_MS] = timestamp
+            return BAD_TIMESTAMP
+        outputs[1][count] = timestamp * 1000
+    if settings[WANT_OFFSET]:
+        outputs[0][count] = offset
+    if settings[WANT_TIMESTAMP_TYPE]:
+        outputs[2][count] = timestamp_type
+    if settings[WANT_KEY]:
+        state[KEY_BYTES] = _put_bytes(outputs[3], count, state[KEY_BYTES], body, key_at, key_length)
+        state[KEY_NULLS] += key_length < 0
+    if settings[WANT_VALUE]:
+        state[VALUE_BYTES] = _put_bytes(
+            outputs[4], count, state[VALUE_BYTES], body, value_at, value_length
+        )
+        state[VALUE_NULLS] += value_length < 0
+    if settings[WANT_HEADERS]:
+        outputs[5][count] = state[HEADERS]
+        outputs[6][count] = header_count > 0
+        if header_count > 0:
+            _put_headers(body, headers_at, headers_end, header_count, state, outputs)
+        else:
+            state[HEADERS_NULLS] += 1
+        outputs[5][count + 1] = state[HEADERS]
+    state[COUNT] = count + 1
+    return DONE
+
+
+@inlined
+def _is_wanted(offset: int, timestamp: int, settings: Int64s) -> bool:
+    return (
+        offset >= settings[START_OFFSET]
+        and offset < settings[END_OFFSET]
+        and timestamp >= settings[MIN_TIMESTAMP_MS]
+        and timestamp <= settings[MAX_TIMESTAMP_MS]
+    )
+
+
+@inlined
+def _decode_records(
+    body: Bytes, end: int, header: Int64s, settings: Int64s, state: Int64s, outputs: Outputs
+) -> int:
+    """Decode the records of one batch from where the state stands."""
+    last_delta = header[LAST_OFFSET] - header[BASE_OFFSET]
+    is_append_time = header[ATTRIBUTES] & 8 != 0
+    index = state[RECORD]
+    position = state[BODY_POSITION]
+    code = DONE
+    while index < header[RECORDS_COUNT]:
+        (
+            stop,
+            timestamp_delta,
+            offset_delta,
+            key_at,
+            key_length,
+            value_at,
+            value_length,
+            headers_at,
+            header_count,
+            header_key_bytes,
+            header_value_bytes,
+        ) = _parse_record(body, position, end, last_delta)
+        if stop == 0:
+            code = BAD_RECORD
+            break
+        offset = header[BASE_OFFSET] + offset_delta
+        timestamp = header[BASE_TIMESTAMP] + timestamp_delta
+        if is_append_time:
+            timestamp = header[MAX_TIMESTAMP]
+        if _is_wanted(offset, timestamp, settings):
+            code = _put_record(
+                body,
+                offset,
+                timestamp,
+                np.int64(is_append_time),
+                key_at,
+                key_length,
+                value_at,
+                value_length,
+                headers_at,
+                stop,
+                header_count,
+                header_key_bytes,
+                header_value_bytes,
+                settings,
+                state,
+                outputs,
+            )
+            if code != DONE:
+                break
+        position = stop
+        index += 1
+    state[RECORD] = index
+    state[BODY_POSITION] = position
+    if code == DONE and position != end:
+        code = BAD_RECORD
+    return code
+
+
+@kernel
+def decode_batches(
+    raw: Bytes,
+    raw_position: int,
+    body: Bytes,
+    table: Int64s,
+    rows: Int64s,
+    spans: Int64s,
+    settings: Int64s,
+    state: Int64s,
+    outputs: Outputs,
+) -> int:
+    """Decode a run of batches of format 2 from where the state stands.
+
+    Parameters
+    ----------
+    raw, raw_position
+        Bytes that hold whole batches, for their checksums, and the file position of the first.
+    body, spans
+        Bytes that hold their records uncompressed, and their start and end for each of `rows`:
+        `raw` itself, or memory that they were decompressed into.
+    table, rows
+        Header table, and the rows of it to decode.
+
+    Returns
+    -------
+    int
+        DONE, or why it stopped at row state[ROW], record state[RECORD].
+    """
+    while state[ROW] < len(rows):
+        header = table[rows[state[ROW]]]
+        start, end = spans[state[ROW], 0], spans[state[ROW], 1]
+        if state[RECORD] == 0 and state[BODY_POSITION] == 0:
+            first = header[POSITION] - raw_position
+            if settings[CHECK_CRCS] and not entry_crc_is_good(
+                raw, first, first + header[SIZE_BYTES]
+            ):
+                return BAD_CRC
+            if settings[VALIDATE_FIRST] and not _records_are_good(
+                body,
+                start,
+                end,
+                header[RECORDS_COUNT],
+                header[LAST_OFFSET] - header[BASE_OFFSET],
+            ):
+                return BAD_RECORD
+            state[BODY_POSITION] = start
+        code = _decode_records(body, end, header, settings, state, outputs)
+        if code != DONE:
+            return code
+        state[ROW] += 1
+        state[RECORD] = 0
+        state[BODY_POSITION] = 0
+    return DONE
+
+
+@inlined
+def _legacy_field(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
+    """Length of a key or value and where it starts; `_NOWHERE` when it does not fit."""
+    if position > end - 4:
+        return 0, _NOWHERE
+    length = np.int64(load_be32(buffer, position))
+    if length < -1 or length > end - position - 4:
+        return 0, _NOWHERE
+    return length, position + 4
+
+
+@inlined
+def _parse_message(buffer: Bytes, start: int, end: int) -> tuple[int, int, int, int]:
+    """Key position and length, value position and length; key position 0 when it is bad."""
+    key_offset = LEGACY_KEY_OFFSET_V1 if buffer[start + MAGIC_OFFSET] == 1 else LEGACY_KEY_OFFSET_V0
+    key_length, key_at = _legacy_field(buffer, start + key_offset, end)
+    value_length, value_at = _legacy_field(buffer, key_at + max(key_length, 0), end)
+    if value_at + max(value_length, 0) != end:
+        return 0, 0, 0, 0
+    return key_at, key_length, value_at, value_length
+
+
+@kernel
+def decode_messages(
+    buffer: Bytes, messages: Int64s, settings: Int64s, state: Int64s, outputs: Outputs
+) -> int:
+    """Decode a run of uncompressed messages of formats 0 and 1 from where the state stands.
+
+    `messages` has a row a message: where it lies in the buffer, and its offset, timestamp and
+    timestamp type as they result from its wrapper.
+    """
+    while state[ROW] < len(messages):
+        message = messages[state[ROW]]
+        start, end = message[MESSAGE_START], message[MESSAGE_END]
+        if settings[CHECK_CRCS] and not entry_crc_is_good(buffer, start, end):
+            return BAD_CRC
+        key_at, key_length, value_at, value_length = _parse_message(buffer, start, end)
+        if key_at == 0:
+            return BAD_RECORD
+        if _is_wanted(message[MESSAGE_OFFSET], message[MESSAGE_TIMESTAMP], settings):
+            code = _put_record(
+                buffer,
+                message[MESSAGE_OFFSET],
+                message[MESSAGE_TIMESTAMP],
+                message[MESSAGE_TIMESTAMP_TYPE],
+                key_at,
+                key_length,
+                value_at,
+                value_length,
+                0,
+                0,
+                0,
+                0,
+                0,
+                settings,
+                state,
+                outputs,
+            )
+            if code != DONE:
+                return code
+        state[ROW] += 1
+    return DONE
+
+
+@kernel
+def messages_are_good(buffer: Bytes, messages: Int64s, check_crcs: bool) -> bool:
+    """Whether all messages, those inside a wrapper, are what they should be."""
+    for i in range(len(messages)):
+        start, end = messages[i, MESSAGE_START], messages[i, MESSAGE_END]
+        if check_crcs and not entry_crc_is_good(buffer, start, end):
+            return False
+        if _parse_message(buffer, start, end)[0] == 0:
+            return False
+    return True
