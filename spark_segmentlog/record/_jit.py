@@ -27,7 +27,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 _log = logging.getLogger(__name__)
-_SOURCES = ("_jit.py", "kernels.py", "encode_kernels.py", "filter_kernels.py")
+_SOURCE_SUFFIXES = ("_jit.py", "kernels.py", "layout.py")
 _CACHE_ERRORS = (OSError, EOFError, pickle.PickleError, AttributeError, ImportError, IndexError)
 
 

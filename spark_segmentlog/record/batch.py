@@ -24,7 +24,7 @@ from spark_segmentlog.errors import (
     InvalidBatchError,
     InvalidRecordError,
 )
-from spark_segmentlog.record._types import ByteSource
+from spark_segmentlog.record._types import Bytes, ByteSource
 from spark_segmentlog.record.compression import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     BlockError,
@@ -91,6 +91,13 @@ class RecordBatchHeader:
     producer_epoch: int
     base_sequence: int
     records_count: int
+
+    @classmethod
+    def unpack(cls, buffer: ByteSource | Bytes, position: int = 0) -> RecordBatchHeader:
+        """Read the fields as they are, unchecked."""
+        names = cls.__dataclass_fields__
+        values = RECORD_BATCH_HEADER.unpack_from(buffer, position)
+        return cls(**dict(zip(names, values, strict=True)))
 
     @property
     def size_bytes(self) -> int:
@@ -159,32 +166,13 @@ def parse_record_batch_header(
     if len(buffer) - position < RECORD_BATCH_OVERHEAD:
         reason = f"record batch header cut off: {len(buffer) - position} of {RECORD_BATCH_OVERHEAD} bytes"
         raise InvalidBatchError(reason, source=source, position=place)
-    header = RecordBatchHeader(
-        **dict(zip(_FIELDS, RECORD_BATCH_HEADER.unpack_from(buffer, position), strict=True))
-    )
+    header = RecordBatchHeader.unpack(buffer, position)
     reason = invalid_header_reason(header)
     if reason:
         raise InvalidBatchError(
             reason, source=source, position=place, base_offset=header.base_offset
         )
     return header
-
-
-_FIELDS = (
-    "base_offset",
-    "batch_length",
-    "partition_leader_epoch",
-    "magic",
-    "crc",
-    "attributes",
-    "last_offset_delta",
-    "base_timestamp",
-    "max_timestamp",
-    "producer_id",
-    "producer_epoch",
-    "base_sequence",
-    "records_count",
-)
 
 
 def invalid_header_reason(header: RecordBatchHeader) -> str:

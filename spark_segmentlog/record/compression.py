@@ -19,7 +19,7 @@ from functools import lru_cache
 import cramjam
 import numpy as np
 
-from spark_segmentlog.record._types import ByteSource, Bytes
+from spark_segmentlog.record._types import Bytes, ByteSource
 from spark_segmentlog.record.layout import MAGIC_V0, Codec
 
 DEFAULT_MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024

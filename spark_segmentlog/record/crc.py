@@ -10,7 +10,7 @@ import zlib
 import crc32c as _crc32c
 import numpy as np
 
-from spark_segmentlog.record._types import ByteSource, Bytes
+from spark_segmentlog.record._types import Bytes, ByteSource
 
 
 def crc32(data: ByteSource | Bytes) -> int:

@@ -46,7 +46,6 @@ from spark_segmentlog.record.layout import (
     PARTITION_LEADER_EPOCH_OFFSET,
     PRODUCER_EPOCH_OFFSET,
     PRODUCER_ID_OFFSET,
-    RECORD_BATCH_OVERHEAD,
     RECORDS_COUNT_OFFSET,
     SIZE_OFFSET,
 )

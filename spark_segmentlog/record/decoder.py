@@ -1,0 +1,492 @@
+"""From batches and messages, chosen by their headers, to Arrow record batches.
+
+`scan_headers` lists the entries of a piece of a file, the caller chooses rows, and a `RecordDecoder`
+turns them into columns: one kernel call for many entries checks their checksums, filters their records
+and writes those that are wanted straight into Arrow's buffers. Compressed batches are decompressed one
+by one into memory that is reused, and decoded from there by the same kernel. Bytes that are bad become
+errors of `spark_segmentlog.errors`, worded by the plain twins in `batch` and `legacy`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+from spark_segmentlog.errors import (
+    InvalidRecordError,
+    MalformedTimestampError,
+)
+from spark_segmentlog.record import kernels
+from spark_segmentlog.record._types import Bools, Bytes, Int64s
+from spark_segmentlog.record.arrow_output import COLUMN_TYPES, HEADERS_TYPE, ArrowOutput
+from spark_segmentlog.record.batch import BatchPlace, iterate_records
+from spark_segmentlog.record.compression import (
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
+    BlockError,
+    BlockTooLargeError,
+    DecompressionBuffer,
+)
+from spark_segmentlog.record.header_table import (
+    HeaderTable,
+    StopReason,
+    check_crcs,
+    check_inside,
+    find_next_batch,
+    flat_bytes,
+    scan_headers,
+)
+from spark_segmentlog.record.layout import (
+    COMPRESSION_CODEC_MASK,
+    CONTROL_MASK,
+    LEGACY_FIELD_LENGTH,
+    LEGACY_KEY_OFFSET_V0,
+    LEGACY_KEY_OFFSET_V1,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_BATCH_OVERHEAD,
+    TIMESTAMP_TYPE_MASK,
+    Codec,
+    TimestampType,
+)
+from spark_segmentlog.record.legacy import base_offset_in_wrapper, iterate_messages
+
+__all__ = [
+    "COLUMN_TYPES",
+    "HEADERS_TYPE",
+    "HeaderTable",
+    "RecordDecoder",
+    "RecordFilter",
+    "StopReason",
+    "check_crcs",
+    "find_next_batch",
+    "scan_headers",
+]
+
+_INT64_MIN = -(2**63)
+_INT64_MAX = 2**63 - 1
+# No Arrow array of ours holds more bytes than 32-bit offsets can tell, a single huge record included.
+_MAX_ARROW_BYTES = 1 << 30
+# Decompressed bytes that are decoded at once: a few batches, which then are still in the CPU's cache.
+_GROUP_BYTES = 512 * 1024
+
+_PLAIN_BATCH, _COMPRESSED_BATCH, _PLAIN_MESSAGE, _WRAPPER, _BAD_CODEC = range(5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordFilter:
+    """Which records become rows; exact, record by record.
+
+    Parameters
+    ----------
+    start_offset, end_offset : int
+        Range of offsets, the end exclusive.
+    min_timestamp_ms, max_timestamp_ms : int, optional
+        Bounds of the timestamp, both inclusive. Records of format 0 have timestamp -1.
+    """
+
+    start_offset: int = 0
+    end_offset: int = _INT64_MAX
+    min_timestamp_ms: int | None = None
+    max_timestamp_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """What one call of `decode` works on."""
+
+    buffer: Bytes
+    view: memoryview
+    entries: Int64s
+    file_position: int
+
+    def span(self, row: int) -> tuple[int, int]:
+        start = int(self.entries[row, kernels.POSITION]) - self.file_position
+        return start, start + int(self.entries[row, kernels.SIZE_BYTES])
+
+
+class RecordDecoder:
+    """Decodes chosen batches and messages into Arrow batches; used in a task, for one file.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Any of key, value, topic, partition, offset, timestamp, timestampType and headers, in any
+        order; nothing else is decoded. It may be empty: then batches only have a number of rows.
+    topic : str
+    partition : int
+        Constants of every row.
+    source : str
+        Names the file in errors.
+    record_filter : RecordFilter
+        Applied to every record.
+    check_crcs : bool
+        Whether checksums are compared, those of messages in wrappers included.
+    validate_first : bool
+        Check a batch as a whole before any of its rows is given out, so that decoding can go on
+        behind a bad one.
+    max_arrow_rows, max_arrow_bytes : int
+        Where an Arrow batch is cut. A record above the limit of bytes makes one of its own.
+    max_decompressed_bytes : int
+        Limit on the decompressed size of a batch or wrapper.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[str],
+        *,
+        topic: str,
+        partition: int,
+        source: str,
+        record_filter: RecordFilter = RecordFilter(),
+        check_crcs: bool = True,
+        validate_first: bool = False,
+        max_arrow_rows: int = 32768,
+        max_arrow_bytes: int = 8 * 1024 * 1024,
+        max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+    ) -> None:
+        max_bytes = min(max_arrow_bytes, _MAX_ARROW_BYTES)
+        self._output = ArrowOutput(
+            columns, topic=topic, partition=partition, max_rows=max_arrow_rows, max_bytes=max_bytes
+        )
+        self._topic = topic
+        self._partition = partition
+        self._source = source
+        self._check_crcs = check_crcs
+        self._max_decompressed_bytes = max_decompressed_bytes
+        self._scratch = DecompressionBuffer(max_decompressed_bytes)
+        settings = _settings(columns, record_filter)
+        settings[kernels.MAX_ROWS] = max_arrow_rows
+        settings[kernels.MAX_BYTES] = max_bytes
+        settings[kernels.CHECK_CRCS] = check_crcs
+        settings[kernels.VALIDATE_FIRST] = validate_first
+        self._settings = settings
+        # For bytes whose checksum was compared before they were decompressed.
+        self._checked_settings = settings.copy()
+        self._checked_settings[kernels.CHECK_CRCS] = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of the Arrow batches, equal to what Spark makes of the same columns (UTC)."""
+        return self._output.schema
+
+    def decode(
+        self,
+        buffer: Bytes,
+        table: HeaderTable,
+        selected: Bools | Int64s | None = None,
+        *,
+        file_position: int,
+    ) -> Iterator[pa.RecordBatch]:
+        """Decode rows of a header table; what does not fill an Arrow batch waits for more.
+
+        Parameters
+        ----------
+        buffer : ndarray of uint8
+            Holds the entries; it may be used for other bytes when the iterator is exhausted.
+        table : HeaderTable
+            Of these bytes.
+        selected : ndarray, optional
+            Mask or numbers of rows; all of them where not given. Control batches are never rows.
+        file_position : int
+            Position in the file of ``buffer[0]``.
+
+        Raises
+        ------
+        CorruptRecordError
+            One of its subclasses, naming the entry. With `validate_first` no row of that entry was
+            taken, those before it are waiting, and decoding may go on with the rows behind it.
+        MalformedTimestampError
+            When a timestamp cannot be held by Spark, and that column is asked for.
+        """
+        entries = table.entries
+        rows = _rows(entries, selected)
+        check_inside(buffer, entries, rows, file_position)
+        flat = flat_bytes(buffer)
+        source = _Input(flat, memoryview(flat), entries, file_position)
+        for run in _runs(entries, rows):
+            yield from self._decode_run(source, run)
+
+    def flush(self) -> pa.RecordBatch | None:
+        """Give out the rows that are waiting, if there are any."""
+        return self._output.take()
+
+    def _decode_run(self, source: _Input, rows: Int64s) -> Iterator[pa.RecordBatch]:
+        kind = _kinds(source.entries, rows[:1])[0]
+        if kind == _PLAIN_BATCH:
+            return self._decode_plain(source, rows)
+        if kind == _COMPRESSED_BATCH:
+            return self._decode_compressed(source, rows)
+        if kind == _PLAIN_MESSAGE:
+            return self._decode_messages(source, rows)
+        if kind == _WRAPPER:
+            return self._decode_wrappers(source, rows)
+        self._raise_error(source, int(rows[0]))
+
+    # Format 2
+
+    def _decode_plain(self, source: _Input, rows: Int64s) -> Iterator[pa.RecordBatch]:
+        starts = source.entries[rows, kernels.POSITION] - source.file_position
+        ends = starts + source.entries[rows, kernels.SIZE_BYTES]
+        spans = np.stack((starts + RECORD_BATCH_OVERHEAD, ends), axis=1)
+        return self._decode_batches(source, source.buffer, rows, spans, self._settings)
+
+    def _decode_batches(
+        self, source: _Input, body: Bytes, rows: Int64s, spans: Int64s, settings: Int64s
+    ) -> Iterator[pa.RecordBatch]:
+        output = self._output
+
+        def step() -> int:
+            return kernels.decode_batches(
+                source.buffer,
+                source.file_position,
+                body,
+                source.entries,
+                rows,
+                spans,
+                settings,
+                output.state,
+                output.outputs,
+            )
+
+        return self._drive(step, lambda index: self._raise_error(source, int(rows[index])))
+
+    def _decode_compressed(self, source: _Input, rows: Int64s) -> Iterator[pa.RecordBatch]:
+        good = np.ones(len(rows), np.bool_)
+        if self._check_crcs:
+            kernels.check_entry_crcs(
+                source.buffer, source.entries, rows, source.file_position, good
+            )
+        done = 0
+        while done < len(rows):
+            spans = self._decompress_group(source, rows[done:], good[done:])
+            group = rows[done : done + len(spans)]
+            yield from self._decode_batches(
+                source, self._scratch.data, group, spans, self._checked_settings
+            )
+            done += len(spans)
+            if not len(spans):
+                self._raise_error(source, int(rows[done]))
+
+    def _decompress_group(self, source: _Input, rows: Int64s, good: Bools) -> Int64s:
+        """Decompress batches from the first on: spans of as many as fit, none when the first is bad."""
+        scratch = self._scratch
+        scratch.clear()
+        spans = []
+        for row, is_good in zip(rows.tolist(), good.tolist(), strict=True):
+            start, end = source.span(row)
+            used = scratch.used_bytes
+            block = source.view[start + RECORD_BATCH_OVERHEAD : end]
+            codec = int(source.entries[row, kernels.ATTRIBUTES]) & COMPRESSION_CODEC_MASK
+            if used >= _GROUP_BYTES or not is_good or not self._decompress(codec, block, MAGIC_V2):
+                break
+            spans.append((used, scratch.used_bytes))
+        return np.array(spans, np.int64).reshape(-1, 2)
+
+    def _decompress(self, codec: int, block: memoryview, magic: int) -> bool:
+        try:
+            return self._scratch.append(codec, block, magic=magic)
+        except (BlockError, BlockTooLargeError):
+            # Those before it are decoded first; then it is the first of its group, and is told.
+            return False
+
+    # Formats 0 and 1
+
+    def _decode_messages(self, source: _Input, rows: Int64s) -> Iterator[pa.RecordBatch]:
+        chosen = source.entries[rows]
+        messages = np.empty((len(rows), kernels.MESSAGE_FIELDS), np.int64)
+        starts = chosen[:, kernels.POSITION] - source.file_position
+        messages[:, kernels.MESSAGE_START] = starts
+        messages[:, kernels.MESSAGE_END] = starts + chosen[:, kernels.SIZE_BYTES]
+        messages[:, kernels.MESSAGE_OFFSET] = chosen[:, kernels.LAST_OFFSET]
+        messages[:, kernels.MESSAGE_TIMESTAMP] = chosen[:, kernels.MAX_TIMESTAMP]
+        append = (chosen[:, kernels.ATTRIBUTES] & TIMESTAMP_TYPE_MASK) != 0
+        messages[:, kernels.MESSAGE_TIMESTAMP_TYPE] = np.where(
+            chosen[:, kernels.MAGIC] == MAGIC_V1, append, TimestampType.NO_TIMESTAMP_TYPE
+        )
+        step = self._message_step(source.buffer, messages, self._settings)
+        return self._drive(step, lambda index: self._raise_error(source, int(rows[index])))
+
+    def _message_step(self, buffer: Bytes, messages: Int64s, settings: Int64s) -> Callable[[], int]:
+        output = self._output
+        return lambda: kernels.decode_messages(
+            buffer, messages, settings, output.state, output.outputs
+        )
+
+    def _decode_wrappers(self, source: _Input, rows: Int64s) -> Iterator[pa.RecordBatch]:
+        for row in rows.tolist():
+            messages = self._unwrap(source, row)
+            if messages is None:
+                self._raise_error(source, row)
+            step = self._message_step(self._scratch.data, messages, self._checked_settings)
+            yield from self._drive(step, lambda _, row=row: self._raise_error(source, row))
+
+    def _unwrap(self, source: _Input, row: int) -> Int64s | None:
+        """Decompress and check a wrapper; its messages, None when anything in it is bad."""
+        start, end = source.span(row)
+        if self._check_crcs and not kernels.entry_crc_is_good(source.buffer, start, end):
+            return None
+        header = source.entries[row]
+        block = _wrapper_value(source.view[start:end], int(header[kernels.MAGIC]))
+        codec = int(header[kernels.ATTRIBUTES]) & COMPRESSION_CODEC_MASK
+        self._scratch.clear()
+        if block is None or not self._decompress(codec, block, int(header[kernels.MAGIC])):
+            return None
+        inner = scan_headers(
+            self._scratch.data, 0, self._scratch.used_bytes, file_position=0, max_entries=_INT64_MAX
+        )
+        messages = _inner_messages(inner, header)
+        if messages is None or not kernels.messages_are_good(
+            self._scratch.data, messages, self._check_crcs
+        ):
+            return None
+        return messages
+
+    # Both
+
+    def _drive(
+        self, step: Callable[[], int], raise_error: Callable[[int], NoReturn]
+    ) -> Iterator[pa.RecordBatch]:
+        """Call a kernel until its input is used up."""
+        output = self._output
+        output.state[kernels.ROW : kernels.BODY_POSITION + 1] = 0
+        while (code := step()) != kernels.DONE:
+            if code == kernels.OUTPUT_FULL:
+                yield output.take()
+            elif code == kernels.OUTPUT_SMALL:
+                output.grow()
+            elif code == kernels.BAD_TIMESTAMP:
+                raise self._timestamp_error()
+            else:
+                raise_error(int(output.state[kernels.ROW]))
+
+    def _timestamp_error(self) -> MalformedTimestampError:
+        state = self._output.state
+        return MalformedTimestampError(
+            f"[KAFKA_MALFORMED_RECORD_TIMESTAMP] record timestamp outside of what Spark can hold: "
+            f"{state[kernels.BAD_TIMESTAMP_MS]} ms at topic {self._topic}, "
+            f"partition {self._partition}, offset {state[kernels.BAD_OFFSET]}, "
+            f"allowed {kernels.SPARK_MIN_TIMESTAMP_MS} to {kernels.SPARK_MAX_TIMESTAMP_MS} ms "
+            f"(years 1 to 9999; file {self._source})"
+        )
+
+    def _raise_error(self, source: _Input, row: int) -> NoReturn:
+        """Raise what is wrong with an entry, as its plain twin finds it."""
+        start, end = source.span(row)
+        header = source.entries[row]
+        position = int(header[kernels.POSITION])
+        twin = iterate_records if header[kernels.MAGIC] == MAGIC_V2 else iterate_messages
+        for _ in twin(
+            source.view[start:end],
+            source=self._source,
+            file_position=position,
+            check_crcs=self._check_crcs,
+            max_decompressed_bytes=self._max_decompressed_bytes,
+        ):
+            pass
+        place = BatchPlace(self._source, position, int(header[kernels.BASE_OFFSET]), end - start)
+        raise place.error(InvalidRecordError, "records that do not fit their batch")
+
+
+def _settings(columns: Sequence[str], record_filter: RecordFilter) -> Int64s:
+    settings = np.zeros(kernels.SETTINGS_FIELDS, np.int64)
+    flags = {
+        kernels.WANT_KEY: "key",
+        kernels.WANT_VALUE: "value",
+        kernels.WANT_OFFSET: "offset",
+        kernels.WANT_TIMESTAMP: "timestamp",
+        kernels.WANT_TIMESTAMP_TYPE: "timestampType",
+        kernels.WANT_HEADERS: "headers",
+    }
+    for flag, name in flags.items():
+        settings[flag] = name in columns
+    low, high = record_filter.min_timestamp_ms, record_filter.max_timestamp_ms
+    settings[kernels.START_OFFSET] = _clamped(record_filter.start_offset)
+    settings[kernels.END_OFFSET] = _clamped(record_filter.end_offset)
+    settings[kernels.MIN_TIMESTAMP_MS] = _INT64_MIN if low is None else _clamped(low)
+    settings[kernels.MAX_TIMESTAMP_MS] = _INT64_MAX if high is None else _clamped(high)
+    return settings
+
+
+def _clamped(value: int) -> int:
+    return min(max(value, _INT64_MIN), _INT64_MAX)
+
+
+def _rows(entries: Int64s, selected: Bools | Int64s | None) -> Int64s:
+    """Numbers of the rows to decode, in order, without control batches."""
+    rows: Int64s = np.arange(len(entries))
+    if selected is not None:
+        rows = rows[selected]
+    attributes = entries[rows, kernels.ATTRIBUTES]
+    is_control = (attributes & CONTROL_MASK != 0) & (entries[rows, kernels.MAGIC] == MAGIC_V2)
+    return rows[~is_control]
+
+
+def _kinds(entries: Int64s, rows: Int64s) -> Int64s:
+    magic = entries[rows, kernels.MAGIC]
+    codec = entries[rows, kernels.ATTRIBUTES] & COMPRESSION_CODEC_MASK
+    is_batch = magic == MAGIC_V2
+    kinds: Int64s = np.where(is_batch, _PLAIN_BATCH, _PLAIN_MESSAGE) + (codec != 0)
+    kinds[codec > np.where(is_batch, Codec.ZSTD, Codec.LZ4)] = _BAD_CODEC
+    return kinds
+
+
+def _runs(entries: Int64s, rows: Int64s) -> list[Int64s]:
+    """Cut rows where their kind changes."""
+    if not len(rows):
+        return []
+    cuts = np.flatnonzero(np.diff(_kinds(entries, rows))) + 1
+    return np.split(rows, cuts)
+
+
+def _wrapper_value(message: memoryview, magic: int) -> memoryview | None:
+    """Compressed block of a wrapper; None when it is null, or lengths do not fit."""
+    position = LEGACY_KEY_OFFSET_V1 if magic == MAGIC_V1 else LEGACY_KEY_OFFSET_V0
+    width = LEGACY_FIELD_LENGTH.size
+    key_length = LEGACY_FIELD_LENGTH.unpack_from(message, position)[0]
+    position += width + max(key_length, 0)
+    if key_length < -1 or position + width > len(message):
+        return None
+    value_length = LEGACY_FIELD_LENGTH.unpack_from(message, position)[0]
+    if value_length != len(message) - position - width:
+        return None
+    return message[position + width :]
+
+
+def _inner_messages(inner: HeaderTable, wrapper: Int64s) -> Int64s | None:
+    """Messages as they result from their wrapper; None when they do not fit it."""
+    magic, last_offset = int(wrapper[kernels.MAGIC]), int(wrapper[kernels.LAST_OFFSET])
+    entries = inner.entries
+    if (
+        inner.stop is not StopReason.END
+        or not len(inner)
+        or (entries[:, kernels.MAGIC] != magic).any()
+        or inner.is_compressed.any()
+    ):
+        return None
+    offsets = entries[:, kernels.LAST_OFFSET]
+    base = base_offset_in_wrapper(magic, last_offset, int(offsets[-1]))
+    # Relative offsets are below 2^63, so that adding to them cannot wrap around where base <= 0.
+    if base > 0 and offsets.max() > _INT64_MAX - base:
+        return None
+    offsets = offsets + base
+    if offsets.min() < 0 or (last_offset != 0 and offsets.max() > last_offset):
+        return None
+    is_append_time = int(wrapper[kernels.ATTRIBUTES]) & TIMESTAMP_TYPE_MASK
+    messages = np.empty((len(inner), kernels.MESSAGE_FIELDS), np.int64)
+    messages[:, kernels.MESSAGE_START] = entries[:, kernels.POSITION]
+    messages[:, kernels.MESSAGE_END] = messages[:, 0] + entries[:, kernels.SIZE_BYTES]
+    messages[:, kernels.MESSAGE_OFFSET] = offsets
+    messages[:, kernels.MESSAGE_TIMESTAMP] = entries[:, kernels.MAX_TIMESTAMP]
+    if magic != MAGIC_V1:
+        kind = TimestampType.NO_TIMESTAMP_TYPE
+    elif is_append_time:
+        kind = TimestampType.LOG_APPEND_TIME
+        messages[:, kernels.MESSAGE_TIMESTAMP] = wrapper[kernels.MAX_TIMESTAMP]
+    else:
+        kind = TimestampType.CREATE_TIME
+    messages[:, kernels.MESSAGE_TIMESTAMP_TYPE] = kind
+    return messages
