@@ -13,7 +13,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 PROJECT_DIRECTORY = Path(__file__).resolve().parents[2]
@@ -74,9 +74,9 @@ class Settings:
         Folder where generated logs are kept for the next run.
     """
 
-    scale: float = 1.0
-    repetitions: int = 5
-    cache: Path = field(default_factory=lambda: PROJECT_DIRECTORY / ".build" / "bench" / "logs")
+    scale: float
+    repetitions: int
+    cache: Path
 
     def sized(self, count: int, *, multiple_of: int = 1) -> int:
         """Scale a count, down to no less than one multiple."""

@@ -200,9 +200,7 @@ def _xerial(data: bytes) -> bytes:
 
 
 def _lz4(data: bytes) -> bytes:
-    compressor = cramjam.lz4.Compressor(
-        level=1, content_checksum=False, block_linked=False
-    )
+    compressor = cramjam.lz4.Compressor(level=1, content_checksum=False, block_linked=False)
     compressor.compress(data)
     return bytes(compressor.finish())
 

@@ -1,0 +1,106 @@
+"""Memory that reading one large segment takes, above that of an idle process.
+
+Peaks are the kernel's own (``VmHWM``), each of a fresh process: once of `read_arrow`, once of the
+Python worker that Spark starts. Linux alone tells them.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.benchmarks.harness import PROJECT_DIRECTORY, Figure, Settings
+from tests.benchmarks.log_files import LogShape, generate_partition
+
+SEGMENT_BYTES = 1 << 30
+RECORDS_PER_BATCH = 100
+# Records that fill a segment of 1 GiB: a little more than this many bytes each on disk.
+_BYTES_PER_RECORD = {"none": 126, "zstd": 55}
+_MIB = 1 << 20
+
+
+def memory_figures(settings: Settings) -> Iterator[Figure]:
+    """Measure one segment uncompressed and one of zstd."""
+    for codec, record_bytes in _BYTES_PER_RECORD.items():
+        records_count = settings.sized(SEGMENT_BYTES // record_bytes, multiple_of=RECORDS_PER_BATCH)
+        shape = LogShape(
+            records_count=records_count, records_per_batch=RECORDS_PER_BATCH, codec=codec
+        )
+        log_directory = generate_partition(settings.cache, shape)
+        segment_bytes = max(path.stat().st_size for path in log_directory.glob("*/*.log"))
+        for name, program in (("memory_arrow", "read_arrow"), ("memory_spark_worker", "spark")):
+            idle_bytes, peak_bytes = _measured(program, log_directory)
+            detail = (
+                f"segment {segment_bytes / _MIB:.0f} MiB; idle {idle_bytes / _MIB:.0f} MiB, "
+                f"peak {peak_bytes / _MIB:.0f} MiB"
+            )
+            yield Figure(
+                name=f"{name}_{codec}", value=(peak_bytes - idle_bytes) / 1e6, detail=detail
+            )
+
+
+def _measured(program: str, log_directory: Path) -> tuple[int, int]:
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.memory", program, str(log_directory)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=PROJECT_DIRECTORY,
+        check=False,
+    )
+    if run.returncode != 0:
+        raise RuntimeError(f"memory of {program} was not measured: {run.stderr[-2000:]}")
+    idle_bytes, peak_bytes = run.stdout.split()[-2:]
+    return int(idle_bytes), int(peak_bytes)
+
+
+def peak_bytes(process_id: int | str) -> int:
+    """Return the largest resident size a process has had."""
+    status = Path(f"/proc/{process_id}/status").read_text()
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+def _read_arrow(log_directory: Path) -> tuple[int, int]:
+    import numpy  # noqa: F401
+    import pyarrow  # noqa: F401
+
+    import spark_segmentlog
+
+    idle = peak_bytes("self")
+    for arrow_batch in spark_segmentlog.read_arrow(str(log_directory)):
+        del arrow_batch
+    return idle, peak_bytes("self")
+
+
+def _read_by_spark(log_directory: Path) -> tuple[int, int]:
+    from tests.benchmarks.spark_session import drain, spark_session
+
+    with spark_session() as spark:
+        drain(spark.read.format("readymade").option("rows", 0).option("partitions", 2).load())
+        idle = max(map(peak_bytes, _python_workers()))
+        drain(spark.read.format("segmentlog").load(str(log_directory)))
+        return idle, max(map(peak_bytes, _python_workers()))
+
+
+def _python_workers() -> list[int]:
+    """Return the processes forked from Spark's Python daemon, which stay after a query."""
+    import psutil
+
+    workers = []
+    for process in psutil.Process().children(recursive=True):
+        if any("daemon" in argument for argument in process.cmdline()):
+            parent = process.parent()
+            if parent is not None and any("daemon" in text for text in parent.cmdline()):
+                workers.append(process.pid)
+    return workers
+
+
+_PROGRAMS = {"read_arrow": _read_arrow, "spark": _read_by_spark}
+
+if __name__ == "__main__":
+    print(*_PROGRAMS[sys.argv[1]](Path(sys.argv[2])))

@@ -1,0 +1,48 @@
+"""Spark sessions to measure in, on two cores, with the benchmarks' own sources registered."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from pyspark.sql import DataFrame, SparkSession
+
+import spark_segmentlog
+from tests.benchmarks.harness import PROJECT_DIRECTORY
+from tests.benchmarks.ready_made import ReadyMadeSource
+
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.memory": "2g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.log.level": "ERROR",
+}
+
+
+@contextmanager
+def spark_session(settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+    """Run a session of its own for the time of a ``with`` block."""
+    # Workers import the benchmarks' sources by name.
+    paths = [str(PROJECT_DIRECTORY), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]").appName("benchmarks")
+    for name, value in {**_SETTINGS, **(settings or {})}.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    try:
+        spark_segmentlog.register(spark)
+        spark.dataSource.register(ReadyMadeSource)
+        yield spark
+    finally:
+        spark.stop()
+
+
+def drain(frame: DataFrame) -> None:
+    """Run a query whose rows are thrown away in the JVM."""
+    frame.write.format("noop").mode("overwrite").save()

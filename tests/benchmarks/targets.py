@@ -1,0 +1,125 @@
+"""Every bound that ``make bench`` holds the library to, in one table."""
+
+from __future__ import annotations
+
+from tests.benchmarks.harness import Target
+
+READ_TARGETS = (
+    Target(
+        name="arrow_against_java_100",
+        what="log to Arrow against Java `FileRecords`, 100 records a batch",
+        bound=0.8,
+    ),
+    Target(
+        name="arrow_against_java_1",
+        what="log to Arrow against Java `FileRecords`, 1 record a batch",
+        bound=0.2,
+    ),
+    Target(
+        name="arrow_against_java_lz4",
+        what="log to Arrow against Java `FileRecords`, lz4",
+        bound=1.0,
+    ),
+    Target(
+        name="arrow_against_java_zstd",
+        what="log to Arrow against Java `FileRecords`, zstd",
+        bound=1.0,
+    ),
+    Target(
+        name="arrow_against_aiokafka_100",
+        what="log to Arrow against aiokafka, 100 records a batch",
+        bound=0.25,
+    ),
+    Target(
+        name="arrow_against_aiokafka_1",
+        what="log to Arrow against aiokafka, 1 record a batch",
+        bound=0.25,
+    ),
+    Target(
+        name="spark_rows_100",
+        what="rows a second through Spark against ready-made Arrow, 100 records a batch",
+        bound=0.9,
+        at_most=False,
+    ),
+    Target(
+        name="spark_rows_1",
+        what="rows a second through Spark against ready-made Arrow, 1 record a batch",
+        bound=0.85,
+        at_most=False,
+    ),
+    Target(
+        name="spark_offset_only",
+        what='rows a second of `.schema("offset bigint")` against ready-made Arrow',
+        bound=0.8,
+        at_most=False,
+    ),
+    Target(
+        name="ten_rows_by_options",
+        what="ten rows of four million by timestamp options against reading nothing",
+        bound=1.5,
+    ),
+    Target(
+        name="ten_rows_by_pushdown",
+        what="ten rows of four million by `pushdown=true` against reading nothing",
+        bound=1.5,
+    ),
+    Target(
+        name="limit_with_daemon",
+        what="`limit(5).collect()` again and again, more than ready-made Arrow, with the daemon",
+        bound=0.2,
+        unit="s",
+    ),
+    Target(
+        name="limit_stock_worker",
+        what="`limit(5).collect()` again and again, more than ready-made Arrow, stock worker",
+        bound=0.8,
+        unit="s",
+    ),
+    Target(
+        name="small_segments_planned",
+        what="input partitions of 10,000 segments of ten records",
+        bound=1000,
+        unit="partitions",
+    ),
+    Target(
+        name="small_segments_read",
+        what="10,000 segments of ten records against the same in 1,000 segments",
+        bound=1.5,
+    ),
+    Target(
+        name="planning_by_offset",
+        what="planning 100,000 segments by offset against a walk",
+        bound=3.0,
+    ),
+    Target(
+        name="planning_by_time",
+        what="planning 100,000 segments by time against a walk that reads time indexes",
+        bound=3.0,
+    ),
+    Target(
+        name="memory_arrow_none",
+        what="memory of `read_arrow` above idle, 1 GiB segment, none",
+        bound=300,
+        unit="MB",
+    ),
+    Target(
+        name="memory_arrow_zstd",
+        what="memory of `read_arrow` above idle, 1 GiB segment, zstd",
+        bound=300,
+        unit="MB",
+    ),
+    Target(
+        name="memory_spark_worker_none",
+        what="memory of a Spark worker above idle, 1 GiB segment, none",
+        bound=300,
+        unit="MB",
+    ),
+    Target(
+        name="memory_spark_worker_zstd",
+        what="memory of a Spark worker above idle, 1 GiB segment, zstd",
+        bound=300,
+        unit="MB",
+    ),
+)
+
+TARGETS = (*READ_TARGETS,)
