@@ -1,1 +1,1 @@
-"""Log directories, partitions, segments and their indexes: files to offsets and back. Knows no Spark."""
+"""Log directories, partitions, segments, indexes: files to offsets and back. Knows no Spark."""

@@ -1,4 +1,4 @@
-"""The small text files of a broker: offset checkpoints, leader epochs, and who a directory belongs to.
+"""The small text files of a broker: offset checkpoints, leader epochs, whose a directory is.
 
 An offset checkpoint is a version (0), a count, and a line ``topic partition offset`` each; a broker
 replaces it whole, so a file that does not hold together is as good as a missing one. Their names:

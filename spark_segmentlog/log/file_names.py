@@ -1,4 +1,4 @@
-"""Names on disk: partition directories, segment files, and the suffixes of what is dying or half made.
+"""Names on disk: partition directories, segment files, suffixes of what is dying or half made.
 
 A partition directory is named ``<topic>-<partition>``, split at the last dash, since a topic may
 hold dashes and dots. A segment's files are its base offset in 20 digits and a suffix. A broker

@@ -1,9 +1,10 @@
 """Every file operation of the library, so that tests can fail, tear and reorder them.
 
-Reading. Files are read with pread into buffers that are used again, never mapped: a broker truncates
-files that we have open, and a mapped one then kills Python with SIGBUS. A file of another file
-system comes in ranged reads of some MiB, the next of them fetched ahead. A reader never writes, and
-never opens a directory's ``.lock``: closing any descriptor of it would drop the lock of this process.
+Reading. Files are read with pread into buffers that are used again, never mapped: a broker
+truncates files that we have open, and a mapped one then kills Python with SIGBUS. A file of another
+file system comes in ranged reads of some MiB, the next of them fetched ahead. A reader never
+writes, and never opens a directory's ``.lock``: closing any descriptor of it would drop the lock of
+this process.
 
 A file that is not there is a `FileNotFoundError`, since only the caller knows what that means.
 """
@@ -11,6 +12,8 @@ A file that is not there is a `FileNotFoundError`, since only the caller knows w
 from __future__ import annotations
 
 import errno
+import fnmatch
+import glob
 import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -60,7 +63,7 @@ class LogFile(Protocol):
         """Read bytes at a position; fewer only at the end of the file."""
 
     def next_data_position(self, position: int) -> int | None:
-        """Find where bytes that may not be zero begin, at or behind a position; None for nowhere."""
+        """Find where bytes that may not be zero begin, from a position on; None for nowhere."""
 
     def close(self) -> None:
         """Close the file."""
@@ -93,11 +96,14 @@ class Storage(Protocol):
     def real_path(self, path: str) -> str:
         """Name the same file in one way only."""
 
+    def glob(self, pattern: str) -> list[str]:
+        """List the paths that a pattern matches, in no order."""
+
 
 # The local disk
 
 
-class LocalFile:
+class _LocalFile:
     """A file on the local disk."""
 
     __slots__ = ("_descriptor", "path")
@@ -122,7 +128,7 @@ class LocalFile:
         return os.fstat(self._descriptor).st_size
 
     def pread_into(self, buffer: npt.NDArray[np.uint8], position: int, length: int) -> int:
-        view = memoryview(buffer)[:length]
+        view = buffer.data[:length]
         done = 0
         while done < length:
             count = os.preadv(self._descriptor, [view[done:]], position + done)
@@ -155,15 +161,15 @@ class LocalFile:
 
 
 @dataclass(frozen=True, slots=True)
-class LocalStorage:
+class _LocalStorage:
     """The local disk."""
 
     def open_input(self, path: str) -> LogFile:
-        return LocalFile(path)
+        return _LocalFile(path)
 
     def read_file(self, path: str) -> bytes | None:
         try:
-            with LocalFile(path) as file:
+            with _LocalFile(path) as file:
                 return file.read_at(0, file.size())
         except FileNotFoundError:
             return None
@@ -197,14 +203,17 @@ class LocalStorage:
     def real_path(self, path: str) -> str:
         return os.path.realpath(path)
 
+    def glob(self, pattern: str) -> list[str]:
+        return glob.glob(pattern)
 
-LOCAL: Final = LocalStorage()
+
+LOCAL: Final = _LocalStorage()
 
 
 # File systems of pyarrow
 
 
-class ArrowFile:
+class _ArrowFile:
     """A file of a pyarrow file system, read in blocks of some MiB, the next one ahead."""
 
     def __init__(self, filesystem: Any, path: str, block_bytes: int = READ_AHEAD_BYTES) -> None:
@@ -278,13 +287,13 @@ class ArrowFile:
 
 
 @dataclass(frozen=True, slots=True)
-class ArrowStorage:
+class _ArrowStorage:
     """A pyarrow file system; paths are its own, without a scheme."""
 
     filesystem: Any
 
     def open_input(self, path: str) -> LogFile:
-        return ArrowFile(self.filesystem, path)
+        return _ArrowFile(self.filesystem, path)
 
     def read_file(self, path: str) -> bytes | None:
         try:
@@ -300,7 +309,7 @@ class ArrowStorage:
         return int(info.size)
 
     def exists(self, path: str) -> bool:
-        return self._info(path).type.name != "NotFound"
+        return bool(self._info(path).type.name != "NotFound")
 
     def is_directory(self, path: str) -> bool:
         return bool(self._info(path).type.name == "Directory")
@@ -318,6 +327,20 @@ class ArrowStorage:
 
     def real_path(self, path: str) -> str:
         return path.rstrip("/") or path
+
+    def glob(self, pattern: str) -> list[str]:
+        found = [""]
+        for part in pattern.split("/"):
+            found = [path for base in found for path in self._matching(base, part)]
+        return found
+
+    def _matching(self, base: str, part: str) -> list[str]:
+        prefix = f"{base}/" if base else ""
+        if not glob.has_magic(part):
+            return [f"{prefix}{part}" if prefix or part else "/"]
+        if not self.is_directory(base):
+            return []
+        return [f"{prefix}{name}" for name in fnmatch.filter(self.list_names(base), part)]
 
     def _info(self, path: str) -> Any:
         with _permission_checked(path):
@@ -342,7 +365,7 @@ def resolve_storage(path: str, filesystem: Any = None) -> tuple[Storage, str]:
         Takes the path as it is.
     """
     if filesystem is not None:
-        return ArrowStorage(_arrow_filesystem(filesystem)), path
+        return _ArrowStorage(_arrow_filesystem(filesystem)), path
     scheme, separator, rest = path.partition(":")
     if not separator or not scheme.isalnum() or len(scheme) < 2 or os.path.exists(path):
         return LOCAL, path
@@ -357,11 +380,11 @@ def _remote_storage(uri: str) -> tuple[Storage, str]:
     try:
         filesystem, path = FileSystem.from_uri(uri)
     except (ValueError, NotImplementedError):
-        import fsspec
+        import fsspec  # type: ignore[import-not-found, unused-ignore]
 
         filesystem, path = fsspec.core.url_to_fs(uri)
         filesystem = _arrow_filesystem(filesystem)
-    return ArrowStorage(filesystem), path
+    return _ArrowStorage(filesystem), path
 
 
 def _arrow_filesystem(filesystem: Any) -> Any:
@@ -378,7 +401,7 @@ def _read_ahead_pool() -> ThreadPoolExecutor:
 
 
 def is_zero_from(file: LogFile, position: int, buffer: npt.NDArray[np.uint8]) -> bool:
-    """Tell whether a file holds nothing but zeros from a position to its end; holes are not read."""
+    """Tell whether a file holds only zeros from a position to its end; holes are not read."""
     view = buffer[:ZERO_CHECK_BYTES]
     while (data_position := file.next_data_position(position)) is not None:
         count = file.pread_into(view, data_position, len(view))

@@ -1,4 +1,4 @@
-"""What offset and time indexes share: sorted big-endian entries, with zeros behind a live file's last.
+"""What offset and time indexes share: sorted big-endian entries, behind them perhaps zeros.
 
 Lookups read the last 8 KiB first, the part that a broker keeps in memory and that most lookups
 need, then search by halves; a file of 10 MiB that is zeros but for its start is never read whole.
@@ -82,6 +82,8 @@ class IndexFile:
 
     def _last_slot(self, field: str, value: int) -> int:
         """Find the last slot whose field is at or below a value; -1 where there is none."""
+        if self.entries_count == 0:
+            return -1
         warm = self._warm_entries
         first_warm = self.entries_count - len(warm)
         if first_warm == 0 or int(warm[field][0]) <= value:

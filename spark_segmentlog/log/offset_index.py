@@ -17,6 +17,7 @@ from spark_segmentlog.log.index_file import IndexFile
 
 ENTRY: Final = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+MAX_POSITION: Final = 2**63 - 1
 
 
 class OffsetIndex(IndexFile):
@@ -32,10 +33,16 @@ class OffsetIndex(IndexFile):
 
     entry = ENTRY
 
-    def lookup(self, offset: int) -> int:
-        """Find the position of the last entry at or below an offset; 0 where there is none."""
+    def lookup(self, offset: int, *, below_position: int = MAX_POSITION) -> int:
+        """Find the position of the last entry at or below an offset; 0 where there is none.
+
+        Entries at or behind `below_position`, the size of the log, are left out.
+        """
         relative_offset = min(offset - self.base_offset, MAX_RELATIVE_OFFSET)
-        slot = self._last_slot("relative_offset", relative_offset)
+        slot = min(
+            self._last_slot("relative_offset", relative_offset),
+            self._last_slot("position", below_position - 1),
+        )
         return 0 if slot < 0 else max(int(self._read(slot, 1)["position"][0]), 0)
 
     def entries(self) -> npt.NDArray[np.void]:

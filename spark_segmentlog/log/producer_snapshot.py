@@ -1,7 +1,8 @@
-"""A `<offset>.snapshot` file: what a broker knew of each producer when the log ended at that offset.
+"""A `<offset>.snapshot` file: what a broker knew of each producer when the log ended there.
 
 Two bytes of version (1), a CRC-32C over all that follows it, a count, and 46 bytes a producer. A
-snapshot that does not hold together is as good as none: the headers of the log say the same, slower.
+snapshot that does not hold together is as good as none: the headers of the log say the same,
+slower.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ ENTRY: Final = np.dtype(
     ]
 )
 ENTRY_BYTES: Final = 34
-assert ENTRY.itemsize == ENTRY_BYTES  # noqa: S101
+assert ENTRY.itemsize == ENTRY_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class AbortedTransaction:
 
 
 def parse_transaction_index(data: bytes) -> list[AbortedTransaction]:
-    """Read the entries of a `.txnindex`; part of an entry at the end is a torn write and no entry."""
+    """Read the entries of a `.txnindex`; part of an entry at the end is a torn write, and none."""
     entries = np.frombuffer(data, ENTRY, len(data) // ENTRY_BYTES)
     return [
         AbortedTransaction(
@@ -105,7 +105,8 @@ class AbortedTransactions:
         # A slot that belongs to another producer has a smaller rank than the batch's.
         same_producer = self._keys[np.maximum(slots, 0)] // self._stride == ranks
         inside = base_offsets <= self._last_offsets[np.maximum(slots, 0)]
-        return known & (slots >= 0) & same_producer & inside
+        found: npt.NDArray[np.bool_] = known & (slots >= 0) & same_producer & inside
+        return found
 
     @property
     def _stride(self) -> int:
@@ -123,8 +124,5 @@ def _running_maxima(
     groups: npt.NDArray[np.int64], values: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     """Take the running maximum of each group of neighbours."""
-    out = values.copy()
-    starts = np.flatnonzero(np.diff(groups, prepend=groups[:1] - 1))
-    for start, end in zip(starts, [*starts[1:], len(values)], strict=True):
-        out[start:end] = np.maximum.accumulate(values[start:end])
-    return out
+    cuts = np.flatnonzero(np.diff(groups)) + 1
+    return np.concatenate([np.maximum.accumulate(part) for part in np.split(values, cuts)])

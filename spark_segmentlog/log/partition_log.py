@@ -1,0 +1,729 @@
+"""One partition's log: its directory of segments, in the order of their base offsets.
+
+The log starts at the larger of its checkpointed start and its first segment's base offset, and ends
+behind the last batch header of the last segment. While a commit of ours is open, both are what they
+were before it. The directory is listed once; files are opened when they are needed, and one that is
+gone by then (retention renamed it, compaction merged it into another) has its offsets looked up in
+a fresh listing before anything is called lost.
+"""
+
+from __future__ import annotations
+
+import bisect
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final, overload
+
+import numpy as np
+import pyarrow as pa
+
+from spark_segmentlog.errors import DataLossError, OffsetOutOfRangeError
+from spark_segmentlog.log import checkpoints, file_names
+from spark_segmentlog.log.checkpoints import LeaderEpoch
+from spark_segmentlog.log.file_names import (
+    MAX_OFFSET,
+    TopicPartition,
+    find_deleted_topic_partition,
+    parse_partition_directory_name,
+)
+from spark_segmentlog.log.files import LOCAL, LogFile, Storage
+from spark_segmentlog.log.log_directory import LogDirectoryState
+from spark_segmentlog.log.partition_listing import PartitionListing, list_partition
+from spark_segmentlog.log.producer_snapshot import parse_producer_snapshot
+from spark_segmentlog.log.segment import (
+    HeaderWalk,
+    OnCorrupt,
+    ReadBuffer,
+    ScanOptions,
+    Segment,
+    SegmentScanner,
+)
+from spark_segmentlog.log.transaction_index import AbortedTransaction, AbortedTransactions
+from spark_segmentlog.log.transactions import (
+    OpenTransactions,
+    TransactionEvent,
+    transaction_events,
+)
+from spark_segmentlog.record.batch import iterate_records
+from spark_segmentlog.record.control import ControlRecordType
+from spark_segmentlog.record.decoder import HeaderTable
+from spark_segmentlog.record.layout import MAGIC_V2
+from spark_segmentlog.record.legacy import iterate_messages
+
+READ_COMMITTED: Final = "read_committed"
+RESOLVE_ATTEMPTS: Final = 10
+MAX_TIME_WALK_BYTES: Final = 8 * 1024 * 1024
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostRange:
+    """Offsets [start, end) that are gone though they were promised."""
+
+    topic_partition: TopicPartition
+    start_offset: int
+    end_offset: int
+
+
+OnDataLoss = Callable[[LostRange], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedBatches:
+    """Whole record batches as they lie on disk, from a broker-like fetch.
+
+    `record_batches` may start below the offset asked for, with the batch that holds it;
+    `next_offset` is where to fetch next.
+    """
+
+    topic_partition: TopicPartition
+    record_batches: bytes
+    next_offset: int
+    log_start_offset: int
+    log_end_offset: int
+
+
+class SegmentList(Sequence[Segment]):
+    """The segments of a partition, each made when it is asked for."""
+
+    def __init__(self, partition_log: PartitionLog) -> None:
+        self._log = partition_log
+
+    def __len__(self) -> int:
+        return len(self._log.base_offsets)
+
+    @overload
+    def __getitem__(self, slot: int) -> Segment: ...
+
+    @overload
+    def __getitem__(self, slot: slice) -> Sequence[Segment]: ...
+
+    def __getitem__(self, slot: int | slice) -> Segment | Sequence[Segment]:
+        if isinstance(slot, slice):
+            return [self[index] for index in range(*slot.indices(len(self)))]
+        return self._log.segment_at(range(len(self))[slot])
+
+
+class PartitionLog:
+    """One partition directory, listed.
+
+    Parameters
+    ----------
+    topic_partition : TopicPartition
+    directory : str
+    state : LogDirectoryState
+        Of the log directory that it lies in.
+    listing : PartitionListing
+        Its files; may be fewer than there are, when only some were asked for.
+    next_base_offsets : sequence of int, optional
+        All base offsets of the directory, where the listing has only some.
+    """
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        directory: str,
+        *,
+        state: LogDirectoryState,
+        listing: PartitionListing,
+        all_base_offsets: Sequence[int] | np.ndarray | None = None,
+        storage: Storage = LOCAL,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.directory = directory
+        self.state = state
+        self.storage = storage
+        self.listing = listing
+        self.skip_corrupt = False
+        self._all_base_offsets = (
+            listing.base_offsets if all_base_offsets is None else all_base_offsets
+        )
+
+    @classmethod
+    def open(
+        cls,
+        directory: str,
+        *,
+        state: LogDirectoryState | None = None,
+        storage: Storage = LOCAL,
+        topic_partition: TopicPartition | None = None,
+    ) -> PartitionLog:
+        """List a partition directory.
+
+        Raises
+        ------
+        FileNotFoundError
+            The directory is gone.
+        """
+        parent, _, name = directory.rstrip("/").rpartition("/")
+        if topic_partition is None:
+            topic_partition = find_deleted_topic_partition(name)
+        return cls(
+            topic_partition or parse_partition_directory_name(name),
+            directory,
+            state=state or LogDirectoryState.read(parent or "/", storage),
+            listing=list_partition(storage, directory),
+            storage=storage,
+        )
+
+    def __repr__(self) -> str:
+        return f"PartitionLog({self.topic_partition}, {self.directory!r})"
+
+    # Segments
+
+    @property
+    def base_offsets(self) -> np.ndarray:
+        """Base offsets of the segments, ascending."""
+        return self.listing.base_offsets
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """The segments in their order, each made when it is asked for."""
+        return SegmentList(self)
+
+    def segment_at(self, slot: int) -> Segment:
+        """Make the segment in a place of the order."""
+        base_offset = int(self.listing.base_offsets[slot])
+        bound = self._next_base_offset(base_offset)
+        recovery_point = self._recovery_point
+        is_flushed = bound is not None and recovery_point is not None and bound <= recovery_point
+        return Segment(
+            topic_partition=self.topic_partition,
+            directory=self.directory,
+            base_offset=base_offset,
+            end_offset_bound=bound,
+            is_index_trusted=self.state.is_clean or is_flushed,
+            recovery_point=recovery_point,
+            suffix=file_names.SWAP_SUFFIX if base_offset in self.listing.swapped else "",
+            storage=self.storage,
+        )
+
+    def segments_between(self, start_offset: int, end_offset: int) -> Sequence[Segment]:
+        """Give the segments that may hold offsets in [start, end)."""
+        first, last = self._slots_between(start_offset, end_offset)
+        return self.segments[first:last]
+
+    def segments_from_timestamp(
+        self, segments: Sequence[Segment], min_timestamp_ms: int
+    ) -> list[Segment]:
+        """Leave out the segments whose records are known to lie below a timestamp."""
+        return [
+            segment
+            for segment in segments
+            if (largest := segment.largest_timestamp()) is None or largest >= min_timestamp_ms
+        ]
+
+    # Where the log starts and ends
+
+    @cached_property
+    def log_start_offset(self) -> int:
+        """First offset of the log (inclusive)."""
+        cap = self._cap
+        if cap is not None:
+            return cap[0]
+        first = int(self.base_offsets[0]) if len(self.base_offsets) else 0
+        if self._is_deleted_directory:
+            return first
+        return max(self.state.log_start_offsets.get(self.topic_partition, 0), first)
+
+    @cached_property
+    def log_end_offset(self) -> int:
+        """Offset behind the last record (exclusive).
+
+        Raises
+        ------
+        CorruptRecordError
+            Bad bytes in the last segment that are no torn end, unless `skip_corrupt` is set.
+        """
+        cap = self._cap
+        if cap is not None:
+            return cap[1]
+        return max(self._next_offset(), self.log_start_offset)
+
+    @property
+    def high_watermark(self) -> int | None:
+        """Checkpointed high watermark (exclusive), within the log; None where none is known."""
+        marks = self.state.high_watermarks
+        if marks is None or self.topic_partition not in marks:
+            return None
+        mark = marks[self.topic_partition]
+        return min(max(mark, self.log_start_offset), self.log_end_offset)
+
+    @cached_property
+    def leader_epochs(self) -> list[LeaderEpoch]:
+        """Entries of `leader-epoch-checkpoint`, ascending."""
+        return checkpoints.read_leader_epochs(self.storage, self.directory)
+
+    def last_stable_offset(self) -> int:
+        """First offset of the oldest transaction that is open at the log's end, or that end."""
+        return self._last_stable_offset
+
+    @cached_property
+    def _last_stable_offset(self) -> int:
+        open_transactions, start_offset = self._newest_snapshot(self.log_end_offset)
+        for event in self._events(start_offset, self.log_end_offset):
+            open_transactions.take(event)
+        first = min(open_transactions.first_offsets.values(), default=self.log_end_offset)
+        return max(min(first, self.log_end_offset), self.log_start_offset)
+
+    def _next_offset(self) -> int:
+        for _ in range(RESOLVE_ATTEMPTS):
+            if len(self.base_offsets) == 0:
+                return 0
+            segment = self.segments[-1]
+            try:
+                next_offset = segment.next_offset(skip_corrupt=self.skip_corrupt)
+            except FileNotFoundError:
+                self.listing = list_partition(self.storage, self.directory)
+                self._all_base_offsets = self.listing.base_offsets
+            else:
+                bound = segment.end_offset_bound
+                return next_offset if bound is None else min(next_offset, bound)
+        raise FileNotFoundError(self.segments[-1].log_path)
+
+    @property
+    def _cap(self) -> tuple[int, int] | None:
+        return None if self._is_deleted_directory else self.state.cap(self.topic_partition)
+
+    @property
+    def _is_deleted_directory(self) -> bool:
+        return self.directory.endswith(file_names.DELETE_DIRECTORY_SUFFIX)
+
+    @cached_property
+    def _recovery_point(self) -> int | None:
+        if self._is_deleted_directory:
+            return None
+        return self.state.recovery_point(self.topic_partition)
+
+    def _next_base_offset(self, base_offset: int) -> int | None:
+        slot = bisect.bisect_right(self._all_base_offsets, base_offset)
+        if slot == len(self._all_base_offsets):
+            return None
+        return int(self._all_base_offsets[slot])
+
+    def _slots_between(self, start_offset: int, end_offset: int) -> tuple[int, int]:
+        if end_offset <= start_offset:
+            return 0, 0
+        first = int(np.searchsorted(self.base_offsets, start_offset, side="right")) - 1
+        last = int(np.searchsorted(self.base_offsets, min(end_offset, MAX_OFFSET), side="left"))
+        return max(first, 0), last
+
+    # Transactions
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> AbortedTransactions:
+        """Find the aborted transactions that touch offsets in [start, end).
+
+        From the `.txnindex` files of this and later segments, until one says that all below `end`
+        is decided; from the recovery point of a directory that was not shut cleanly on, from the
+        markers themselves.
+        """
+        indexed, is_complete = self._indexed_aborts(start_offset, end_offset)
+        first_untrusted = self._first_untrusted_offset
+        if is_complete or first_untrusted is None:
+            return AbortedTransactions(tuple(indexed))
+        return AbortedTransactions(
+            (*indexed, *self._walked_aborts(start_offset, end_offset, first_untrusted))
+        )
+
+    @cached_property
+    def _first_untrusted_offset(self) -> int | None:
+        """Base offset of the first segment whose `.txnindex` may lack entries."""
+        if self.state.is_clean or len(self.base_offsets) == 0:
+            return None
+        recovery_point = self._recovery_point or 0
+        slot = int(np.searchsorted(self.base_offsets, recovery_point, side="right")) - 1
+        return int(self.base_offsets[max(slot, 0)])
+
+    def _indexed_aborts(
+        self, start_offset: int, end_offset: int
+    ) -> tuple[list[AbortedTransaction], bool]:
+        first_slot, _ = self._slots_between(start_offset, MAX_OFFSET)
+        first = int(self.base_offsets[first_slot]) if len(self.base_offsets) else 0
+        limit = self._first_untrusted_offset
+        found: list[AbortedTransaction] = []
+        for offset in self.listing.transaction_index_offsets.tolist():
+            if offset < first:
+                continue
+            if limit is not None and offset >= limit:
+                break
+            for entry in self._segment_named(offset).transaction_index():
+                if entry.last_offset >= start_offset and entry.first_offset < end_offset:
+                    found.append(entry)
+                if entry.last_stable_offset >= end_offset:
+                    return found, True
+        return found, False
+
+    def _segment_named(self, base_offset: int) -> Segment:
+        return Segment(
+            topic_partition=self.topic_partition,
+            directory=self.directory,
+            base_offset=base_offset,
+            end_offset_bound=None,
+            suffix=file_names.SWAP_SUFFIX if base_offset in self.listing.swapped else "",
+            storage=self.storage,
+        )
+
+    def _walked_aborts(
+        self, start_offset: int, end_offset: int, first_untrusted: int
+    ) -> list[AbortedTransaction]:
+        """Find aborts by their markers, from the first untrusted segment on.
+
+        What a producer wrote between two of its markers is one transaction, so it does not matter
+        where the first one began, if it began behind `first_untrusted`. Those that were open there
+        stand in the snapshot of that offset; without it the walk begins at `start_offset`.
+        """
+        first_offsets: dict[int, int] = {}
+        walk_start = max(start_offset, first_untrusted)
+        if start_offset < first_untrusted:
+            states = self._snapshot_at(first_untrusted)
+            if states is None:
+                walk_start = start_offset
+            else:
+                first_offsets = dict(states.first_offsets)
+        undecided = {pid for pid, first in first_offsets.items() if first < end_offset}
+        found = []
+        for event in self._events(walk_start, MAX_OFFSET):
+            if event.base_offset >= end_offset and not undecided:
+                break
+            if event.marker is None:
+                if event.base_offset < end_offset:
+                    undecided.add(event.producer_id)
+                continue
+            first_offset = first_offsets.get(event.producer_id, walk_start)
+            first_offsets[event.producer_id] = event.base_offset + 1
+            if event.producer_id in undecided and event.marker is ControlRecordType.ABORT:
+                found.append(
+                    AbortedTransaction(
+                        producer_id=event.producer_id,
+                        first_offset=first_offset,
+                        last_offset=event.base_offset,
+                        last_stable_offset=event.base_offset,
+                    )
+                )
+            undecided.discard(event.producer_id)
+        return found
+
+    def _newest_snapshot(self, end_offset: int) -> tuple[OpenTransactions, int]:
+        for offset in reversed(self.listing.snapshot_offsets.tolist()):
+            if offset <= end_offset:
+                states = self._snapshot_at(offset)
+                if states is not None:
+                    return states, offset
+        return OpenTransactions(), self.log_start_offset
+
+    def _snapshot_at(self, offset: int) -> OpenTransactions | None:
+        name = file_names.segment_file_name(offset, file_names.SNAPSHOT_SUFFIX)
+        data = self.storage.read_file(f"{self.directory}/{name}")
+        states = None if data is None else parse_producer_snapshot(data)
+        if states is None:
+            return None
+        return OpenTransactions(
+            {it.producer_id: it.current_txn_first_offset for it in states if it.is_in_transaction}
+        )
+
+    def _events(self, start_offset: int, end_offset: int) -> Iterator[TransactionEvent]:
+        buffer = ReadBuffer()
+        for segment in self.segments_between(start_offset, end_offset):
+            for table, walk in self._tables(segment, start_offset, buffer):
+                for event in transaction_events(
+                    table,
+                    walk.buffer,
+                    file_position=walk.file_position,
+                    source=segment.log_path,
+                ):
+                    if event.base_offset >= end_offset:
+                        return
+                    if event.base_offset >= start_offset:
+                        yield event
+
+    def _tables(
+        self, segment: Segment, start_offset: int, buffer: ReadBuffer
+    ) -> Iterator[tuple[HeaderTable, HeaderWalk]]:
+        with segment.open_log() as file:
+            position = segment.position_for(start_offset, file)
+            walk = HeaderWalk(segment, file, position, buffer, self.skip_corrupt, None)
+            for table in walk:
+                yield table, walk
+
+    # Lookup by time
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
+        """Find the first offset whose record timestamp is at or above a time.
+
+        Control records count, as they do for a broker.
+
+        Returns
+        -------
+        tuple of (offset, timestamp in ms), or None
+            None where no record is that late.
+        """
+        buffer = ReadBuffer()
+        for segment in self.segments_between(self.log_start_offset, self.log_end_offset):
+            largest = segment.largest_timestamp()
+            if largest is not None and largest < timestamp_ms:
+                continue
+            found = self._first_at_or_after(segment, timestamp_ms, buffer)
+            if found is not None:
+                return found
+        return None
+
+    def _first_at_or_after(
+        self, segment: Segment, timestamp_ms: int, buffer: ReadBuffer
+    ) -> tuple[int, int] | None:
+        start_offset = max(self.log_start_offset, segment.offset_below_timestamp(timestamp_ms))
+        end_offset = self.log_end_offset
+        if segment.end_offset_bound is not None:
+            end_offset = min(end_offset, segment.end_offset_bound)
+        for table, walk in self._tables(segment, start_offset, buffer):
+            late = (table.max_timestamp >= timestamp_ms) & (table.last_offset >= start_offset)
+            late &= (table.base_offset < end_offset) & (table.records_count != 0)
+            for row in np.flatnonzero(late).tolist():
+                found = _first_record(walk, table, row, timestamp_ms, start_offset)
+                if found is not None:
+                    return found if found[0] < end_offset else None
+            if int(table.base_offset[-1]) >= end_offset:
+                return None
+        return None
+
+    # Reading
+
+    def scan(
+        self,
+        *,
+        start_offset: int | None = None,
+        end_offset: int | None = None,
+        options: ScanOptions | None = None,
+        on_corrupt: OnCorrupt | None = None,
+        on_data_loss: OnDataLoss | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Read rows of [start, end), which defaults to the whole log, in the order of offsets."""
+        options = options or ScanOptions()
+        wanted = options.record_filter
+        start = max(self.log_start_offset, wanted.start_offset, start_offset or 0)
+        end = min(wanted.end_offset, MAX_OFFSET if end_offset is None else end_offset)
+        if end > self.log_start_offset:
+            end = min(end, self._end_offset(options.isolation_level))
+        yield from scan_segments(
+            self.segments_between(start, end),
+            _with_range(options, start, end),
+            on_corrupt=on_corrupt,
+            on_data_loss=on_data_loss,
+            partition_log=self,
+        )
+
+    def read(self, start_offset: int, max_bytes: int) -> FetchedBatches:
+        """Fetch whole record batches as a broker does, at least one though it be larger.
+
+        Raises
+        ------
+        OffsetOutOfRangeError
+            `start_offset` is below the log's start or beyond its end.
+        """
+        if not self.log_start_offset <= start_offset <= self.log_end_offset:
+            raise OffsetOutOfRangeError(
+                f"offset {start_offset} of {self.topic_partition} is out of range: the log holds "
+                f"offsets from {self.log_start_offset} (inclusive) to {self.log_end_offset} "
+                "(exclusive)"
+            )
+        buffer = ReadBuffer()
+        for segment in self.segments_between(start_offset, self.log_end_offset):
+            with segment.open_log() as file:
+                position = segment.position_for(start_offset, file)
+                walk = HeaderWalk(segment, file, position, buffer, False, None)
+                fetched = self._fetch(walk, file, start_offset, max_bytes)
+            if fetched is not None:
+                return fetched
+        return self._fetched(b"", max(start_offset, self.log_end_offset))
+
+    def _fetch(
+        self, walk: HeaderWalk, file: LogFile, start_offset: int, max_bytes: int
+    ) -> FetchedBatches | None:
+        first = end = -1
+        next_offset = start_offset
+        for table in walk:
+            wanted = table.last_offset >= start_offset
+            wanted &= table.last_offset < self.log_end_offset
+            rows = np.flatnonzero(wanted)
+            if first < 0 and len(rows):
+                first = int(table.position[rows[0]])
+                end = first + int(table.size_bytes[rows[0]])
+                next_offset = int(table.last_offset[rows[0]]) + 1
+            ends = (table.position + table.size_bytes)[rows]
+            fitting = rows[ends - first <= max_bytes]
+            if len(fitting):
+                end = max(end, int(table.position[fitting[-1]] + table.size_bytes[fitting[-1]]))
+                next_offset = max(next_offset, int(table.last_offset[fitting[-1]]) + 1)
+            if first >= 0 and len(fitting) < len(table):
+                break
+        if first < 0:
+            return None
+        return self._fetched(file.read_at(first, end - first), next_offset)
+
+    def _fetched(self, record_batches: bytes, next_offset: int) -> FetchedBatches:
+        return FetchedBatches(
+            topic_partition=self.topic_partition,
+            record_batches=record_batches,
+            next_offset=next_offset,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self.log_end_offset,
+        )
+
+    def _end_offset(self, isolation_level: str) -> int:
+        if isolation_level == READ_COMMITTED:
+            return self.last_stable_offset()
+        return self.log_end_offset
+
+
+def scan_segments(
+    segments: Sequence[Segment],
+    options: ScanOptions,
+    *,
+    on_corrupt: OnCorrupt | None = None,
+    on_data_loss: OnDataLoss | None = None,
+    partition_log: PartitionLog | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Read rows from segments of one partition, in their order; runs in a task.
+
+    The offsets to read are those of ``options.record_filter``, which must have both ends when rows
+    of a log that grows are wanted as of one time.
+
+    Parameters
+    ----------
+    segments : sequence of Segment
+        Neighbours that hold the offsets; their partition is listed again only if one is gone, or
+        to know what was aborted.
+    partition_log : PartitionLog, optional
+        The partition, if it is at hand.
+
+    Raises
+    ------
+    DataLossError
+        Offsets are gone from the partition, and the options say to fail then.
+    CorruptRecordError
+        Bad bytes, and the options do not say to skip them.
+    """
+    if not segments:
+        return
+    scan = _PartitionScan(segments, options, on_corrupt, on_data_loss, partition_log)
+    yield from scan.rows()
+
+
+class _PartitionScan:
+    """A scan over segments that may be renamed while it runs."""
+
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        options: ScanOptions,
+        on_corrupt: OnCorrupt | None,
+        on_data_loss: OnDataLoss | None,
+        partition_log: PartitionLog | None,
+    ) -> None:
+        self._segments = list(segments)
+        self._options = options
+        self._on_data_loss = on_data_loss
+        self._topic_partition = segments[0].topic_partition
+        self._directory = segments[0].directory
+        self._storage = segments[0].storage
+        self._partition_log = partition_log
+        self._scanner = SegmentScanner(self._topic_partition, options, on_corrupt=on_corrupt)
+        self._attempts = 0
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        aborted = self._aborted()
+        pending = self._segments
+        while pending:
+            segment, *pending = pending
+            try:
+                yield from self._scanner.scan(segment, aborted=aborted)
+            except FileNotFoundError:
+                pending = self._resolve()
+            else:
+                self._scanner.next_offset = max(
+                    self._scanner.next_offset, segment.end_offset_bound or 0
+                )
+        yield from self._scanner.flush()
+
+    def _aborted(self) -> AbortedTransactions | None:
+        if self._options.isolation_level != READ_COMMITTED:
+            return None
+        wanted = self._options.record_filter
+        for _ in range(RESOLVE_ATTEMPTS):
+            try:
+                return self._log().aborted_transactions(wanted.start_offset, wanted.end_offset)
+            except FileNotFoundError:
+                self._partition_log = None
+                if not self._storage.exists(self._directory):
+                    return None
+        return self._log().aborted_transactions(wanted.start_offset, wanted.end_offset)
+
+    def _log(self) -> PartitionLog:
+        if self._partition_log is None:
+            self._partition_log = PartitionLog.open(
+                self._directory, storage=self._storage, topic_partition=self._topic_partition
+            )
+            self._partition_log.skip_corrupt = self._options.skip_corrupt
+        return self._partition_log
+
+    def _resolve(self) -> list[Segment]:
+        """Look the offsets that are left up in a fresh listing; tell of those that are gone."""
+        self._attempts += 1
+        self._partition_log = None
+        start_offset = self._scanner.next_offset
+        end_offset = self._options.record_filter.end_offset
+        try:
+            log = self._log()
+        except FileNotFoundError:
+            self._lost(start_offset, end_offset)
+            return []
+        if len(log.base_offsets) == 0 or self._attempts > RESOLVE_ATTEMPTS:
+            self._lost(start_offset, end_offset)
+            return []
+        if start_offset < log.log_start_offset:
+            self._lost(start_offset, min(end_offset, log.log_start_offset))
+        self._scanner.next_offset = max(start_offset, log.log_start_offset)
+        return list(log.segments_between(self._scanner.next_offset, end_offset))
+
+    def _lost(self, start_offset: int, end_offset: int) -> None:
+        text = (
+            f"could not read records in offset [{start_offset}, {end_offset}) of topic partition "
+            f"{self._topic_partition}: they are gone from {self._directory}"
+        )
+        if self._options.fail_on_data_loss:
+            raise DataLossError("KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE", text)
+        _log.warning(text)
+        if self._on_data_loss is not None:
+            self._on_data_loss(
+                LostRange(
+                    topic_partition=self._topic_partition,
+                    start_offset=start_offset,
+                    end_offset=end_offset,
+                )
+            )
+
+
+def _first_record(
+    walk: HeaderWalk, table: HeaderTable, row: int, timestamp_ms: int, start_offset: int
+) -> tuple[int, int] | None:
+    """Find the first record of one batch that is late enough, with its timestamp."""
+    start = int(table.position[row]) - walk.file_position
+    batch = walk.buffer[start : start + int(table.size_bytes[row])].tobytes()
+    iterate = iterate_records if table.magic[row] == MAGIC_V2 else iterate_messages
+    for record in iterate(
+        batch, source=walk.segment.log_path, file_position=int(table.position[row])
+    ):
+        if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
+            return record.offset, record.timestamp_ms
+    return None
+
+
+def _with_range(options: ScanOptions, start_offset: int, end_offset: int) -> ScanOptions:
+    return replace(
+        options,
+        record_filter=replace(
+            options.record_filter, start_offset=start_offset, end_offset=end_offset
+        ),
+    )
