@@ -33,7 +33,7 @@ _CACHE_ERRORS = (OSError, EOFError, pickle.PickleError, AttributeError, ImportEr
 
 def kernel(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Compile a function of flat arrays and numbers at its first call; it runs without the GIL."""
-    dispatcher = numba.njit(nogil=True)(function)
+    dispatcher = numba.njit(nogil=True, _nrt=False)(function)
     try:
         dispatcher._cache = _KernelCache(function)
     except (RuntimeError, OSError) as error:
@@ -44,7 +44,7 @@ def kernel(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 def inlined(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Mark a function that is only ever compiled into the kernels that call it."""
-    compiled: Callable[_P, _R] = numba.njit(inline="always")(function)
+    compiled: Callable[_P, _R] = numba.njit(inline="always", _nrt=False)(function)
     return compiled
 
 
