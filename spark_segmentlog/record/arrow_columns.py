@@ -1,7 +1,8 @@
 """Arrow columns as the flat arrays that kernels take: starts, lengths (-1 a null) and bytes.
 
 Whatever Arrow has for text and bytes (large, view, dictionary) comes out the same. Nothing is
-copied but offsets, which become 64 bits wide.
+copied but offsets, which become 64 bits wide. Numbers are always writable and bytes never are, so
+that a kernel is compiled for one kind of array.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from spark_segmentlog.record._types import ArrowArray, Bools, Bytes, Int64s
 
 NO_INTS: Int64s = np.empty(0, np.int64)
 NO_BYTES: Bytes = np.empty(0, np.uint8)
+NO_BYTES.flags.writeable = False
 
 _PLAIN_TYPES = (pa.binary(), pa.string(), pa.large_binary(), pa.large_string())
 
@@ -149,4 +151,11 @@ def _nulls(array: ArrowArray) -> Bools:
 def _bytes_of(buffer: pa.Buffer | None) -> Bytes:
     if buffer is None or buffer.size == 0:
         return NO_BYTES
-    return np.frombuffer(buffer, np.uint8)
+    data = np.frombuffer(buffer, np.uint8)
+    data.flags.writeable = False
+    return data
+
+
+def own_int64s(array: Int64s) -> Int64s:
+    """Give numbers as kernels take them: contiguous and writable, copied where they are not."""
+    return np.require(array, np.int64, ["C", "W"])

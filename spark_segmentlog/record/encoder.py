@@ -34,6 +34,7 @@ from spark_segmentlog.record.arrow_columns import (
     binary_column,
     headers_column,
     null_column,
+    own_int64s,
 )
 from spark_segmentlog.record.compressor import block_writer, codec_of, max_compressed_bytes
 from spark_segmentlog.record.layout import (
@@ -273,8 +274,8 @@ class RecordBatchEncoder:
         if not self._log_append_time and "timestamp" in records.schema.names:
             timestamps = _timestamps_ms(records.column("timestamp"), append_time_ms)
         return _Rows(
-            np.ascontiguousarray(order, np.int64),
-            np.ascontiguousarray(group_ends, np.int64),
+            own_int64s(order),
+            own_int64s(group_ends),
             timestamps,
             _column_or_nulls(records, "key"),
             _column_or_nulls(records, "value"),
@@ -405,9 +406,7 @@ def assign_offsets(
     leader_epoch : int
         Becomes every batch's partition leader epoch.
     """
-    encode_kernels.patch_offsets(
-        buffer, np.ascontiguousarray(positions, np.int64), base_offset, leader_epoch
-    )
+    encode_kernels.patch_offsets(buffer, own_int64s(positions), base_offset, leader_epoch)
 
 
 NO_SCRATCH: Bytes = np.empty(0, np.uint8)
@@ -437,7 +436,7 @@ def _timestamps_ms(array: ArrowArray, append_time_ms: int) -> Int64s:
             values = values // per_ms[array.type.unit]
     if ticks.null_count:
         values = np.where(ticks.is_null().to_numpy(zero_copy_only=False), append_time_ms, values)
-    return np.ascontiguousarray(values)
+    return own_int64s(values)
 
 
 def _check_header_keys(headers: HeadersColumn, first_row: int) -> None:

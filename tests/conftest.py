@@ -1,0 +1,10 @@
+"""Settings of all property tests: no test depends on wall-clock speed, and the first call compiles."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "segmentlog", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("segmentlog")
