@@ -67,6 +67,8 @@ _PROPERTIES: Mapping[str, object] = {
     "log.cleaner.dedupe.buffer.size": 16 << 20,
     "log.segment.delete.delay.ms": 600_000,
     "log.initial.task.delay.ms": 500,
+    # The log start offset is nowhere but in its checkpoint, which a broker writes once a minute.
+    "log.flush.start.offset.checkpoint.interval.ms": 500,
     "transaction.max.timeout.ms": 7_200_000,
     "auto.create.topics.enable": "false",
     "num.partitions": 1,

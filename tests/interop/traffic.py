@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from confluent_kafka import Producer, TopicPartition
 
@@ -202,16 +202,29 @@ def _trim(broker: Broker) -> None:
     admin = broker.admin()
     for future in admin.delete_records([TopicPartition("trimmed", 0, 13)]).values():
         future.result(30)
+    log_directory = broker.partition_directory("trimmed").parent
+    wait_until(
+        lambda: "trimmed 0 13" in (log_directory / "log-start-offset-checkpoint").read_text(),
+        "the log start offset is checkpointed",
+    )
+
+
+def wait_until(condition: Callable[[], bool], what: str, *, timeout_s: float = 60) -> None:
+    """Poll a condition; fail when it does not come to hold."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not so after {timeout_s} s: {what}")
+        time.sleep(0.2)
 
 
 def wait_until_cleaned(broker: Broker) -> None:
     """Wait until the cleaner has nothing left to do: two looks at the table agree."""
-    before = broker.consume(["table"])
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
+    seen = [broker.consume(["table"])]
+
+    def is_at_rest() -> bool:
         time.sleep(3)
-        after = broker.consume(["table"])
-        if after == before:
-            return
-        before = after
-    raise TimeoutError("the cleaner did not come to rest in 60 s")
+        seen.append(broker.consume(["table"]))
+        return seen[-1] == seen[-2]
+
+    wait_until(is_at_rest, "the cleaner is at rest")
