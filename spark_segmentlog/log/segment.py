@@ -14,10 +14,12 @@ at or below the offset sought; else the walk starts at the front.
 from __future__ import annotations
 
 import logging
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+import crc32c
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -33,7 +35,7 @@ from spark_segmentlog.log.transaction_index import (
     AbortedTransactions,
     parse_transaction_index,
 )
-from spark_segmentlog.record.batch import parse_record_batch_header
+from spark_segmentlog.record.batch import iterate_records, parse_record_batch_header
 from spark_segmentlog.record.decoder import (
     HeaderTable,
     RecordDecoder,
@@ -44,7 +46,11 @@ from spark_segmentlog.record.decoder import (
     scan_headers,
 )
 from spark_segmentlog.record.layout import (
+    ATTRIBUTES_OFFSET,
+    CRC_LENGTH,
+    CRC_OFFSET,
     HEADER_SIZE_UP_TO_MAGIC,
+    LEGACY_CRC_OFFSET,
     LOG_PREFIX,
     MAGIC_OFFSET,
     MAGIC_V2,
@@ -57,6 +63,7 @@ FIRST_READ_BYTES: Final = 256 * 1024
 READ_BUFFER_BYTES: Final = 4 * 1024 * 1024
 RESYNC_WINDOW_BYTES: Final = (8 * 1024 * 1024, 128 * 1024 * 1024)
 PROBE_BYTES: Final = 128
+LARGE_BATCH_BYTES: Final = 64 * 1024 * 1024
 ALL_COLUMNS: Final = (
     "key",
     "value",
@@ -270,13 +277,39 @@ class Segment:
 
         Where a crash can have left it half written, the last batch's checksum is compared too.
         """
+        read_buffer = buffer or ReadBuffer()
         with self.open_log() as file:
             position = self.position_for(MAX_OFFSET, file)
-            walk = HeaderWalk(self, file, position, buffer or ReadBuffer(), skip_corrupt, None)
-            offset = self.base_offset
+            walk = HeaderWalk(self, file, position, read_buffer, skip_corrupt, None)
+            before, last = self.base_offset, None
             for table in walk:
-                offset = self._checked_next_offset(file, table, walk, offset)
-            return offset
+                if len(table) > 1:
+                    before = int(table.last_offset[-2]) + 1
+                elif last is not None:
+                    before = int(last.last_offset[-1]) + 1
+                last = table.select(np.array([len(table) - 1]))
+            if last is None:
+                return self.base_offset
+            is_torn = self.is_torn_end(file, last, read_buffer)
+            return before if is_torn else int(last.last_offset[0]) + 1
+
+    def is_torn_end(self, file: LogFile, last: HeaderTable, buffer: ReadBuffer) -> bool:
+        """Tell whether a batch, a table of one row, is the half-written last one of a crash.
+
+        It is if it lies where a crash can have reached, its checksum is wrong, and nothing but
+        zeros follow. `buffer` is overwritten.
+        """
+        if not self.may_end_torn(int(last.base_offset[0])):
+            return False
+        position, size_bytes = int(last.position[0]), int(last.size_bytes[0])
+        buffer.reserve(size_bytes)
+        count = file.pread_into(buffer.array, position, size_bytes)
+        if count == size_bytes and check_crcs(buffer.array, last, file_position=position)[0]:
+            return False
+        if not is_zero_from(file, position + size_bytes, buffer.array):
+            return False
+        _warn_torn(self.log_path, position, "a batch with a wrong checksum")
+        return True
 
     def may_end_torn(self, base_offset: int) -> bool:
         """Tell whether a batch at this offset may be the half-written last one of a crash."""
@@ -285,21 +318,6 @@ class Segment:
             and self.recovery_point is not None
             and base_offset >= self.recovery_point
         )
-
-    def _checked_next_offset(
-        self, file: LogFile, table: HeaderTable, walk: HeaderWalk, offset: int
-    ) -> int:
-        last = len(table) - 1
-        base_offset = int(table.base_offset[last])
-        if self.may_end_torn(base_offset) and walk.is_at_end:
-            crc_is_right = check_crcs(
-                walk.buffer, table.select(np.array([last])), file_position=walk.file_position
-            )
-            end = int(table.position[last] + table.size_bytes[last])
-            if not crc_is_right[0] and is_zero_from(file, end, np.empty(1 << 20, np.uint8)):
-                warn_torn(self.log_path, int(table.position[last]), "a wrong checksum")
-                return int(table.last_offset[last - 1]) + 1 if last else offset
-        return int(table.last_offset[last]) + 1
 
     def _open_index(self, kind: str) -> LogFile | None:
         try:
@@ -331,12 +349,12 @@ class HeaderWalk:
         self.segment = segment
         self.position = position
         self.file_position = position
-        self.is_at_end = False
         self._file = file
         self._read_buffer = read_buffer
         self._skip_corrupt = skip_corrupt
         self._on_corrupt = on_corrupt
-        self._next_offset = 0
+        self.reported_offsets = (0, MAX_OFFSET)
+        self._next_offset = segment.base_offset if position == 0 else 0
         self._read_bytes = FIRST_READ_BYTES
 
     @property
@@ -346,38 +364,63 @@ class HeaderWalk:
 
     def __iter__(self) -> Iterator[HeaderTable]:
         needed = 0
-        while True:
-            length = min(max(self._read_bytes, needed), max(len(self.buffer), needed))
-            self._read_buffer.reserve(length)
-            count = self._file.pread_into(self.buffer, self.position, length)
-            self._read_bytes = min(self._read_bytes * 4, READ_BUFFER_BYTES)
-            self.file_position = self.position
-            table = scan_headers(
-                self.buffer, 0, count, file_position=self.position, first_offset=self._next_offset
-            )
-            is_end_of_file = count < length
+        while needed >= 0:
+            table, is_end_of_file = self._next_table(needed)
             self.position = table.end_position
-            self.is_at_end = is_end_of_file or self._ends_behind(table)
             if len(table):
                 self._next_offset = int(table.last_offset[-1]) + 1
                 yield table
             if self.position != table.end_position:
+                # Who took the table found its last batches to be bad, and chose where to go on.
                 needed = 0
-                continue
-            if table.stop is StopReason.END and is_end_of_file:
+            elif table.stop is StopReason.END and is_end_of_file:
                 return
-            needed = self._after_stop(table, is_end_of_file)
-            if needed < 0:
-                return
+            else:
+                needed = self._after_stop(table, is_end_of_file)
 
-    def go_to(self, position: int) -> None:
-        """Continue at another position after this table."""
-        self.position = position
-
-    def _ends_behind(self, table: HeaderTable) -> bool:
-        return table.stop is StopReason.ZERO and is_zero_from(
-            self._file, table.end_position, np.empty(1 << 16, np.uint8)
+    def _next_table(self, needed: int) -> tuple[HeaderTable, bool]:
+        """Read the next piece of the file and its headers, and whether the file ends with it."""
+        length = min(max(self._read_bytes, needed), max(len(self.buffer), needed))
+        self._read_buffer.reserve(length)
+        count = self._file.pread_into(self.buffer, self.position, length)
+        self._read_bytes = min(self._read_bytes * 4, READ_BUFFER_BYTES)
+        self.file_position = self.position
+        table = scan_headers(
+            self.buffer, 0, count, file_position=self.position, first_offset=self._next_offset
         )
+        if not self._skip_corrupt:
+            table = self._ascending(table)
+        return table, count < length
+
+    def _ascending(self, table: HeaderTable) -> HeaderTable:
+        """Cut a table before a batch that does not lie behind the one before it.
+
+        A batch's checksum does not cover its base offset, so nothing else tells that it is wrong.
+        """
+        before = np.concatenate(([self._next_offset - 1], table.last_offset[:-1]))
+        wrong = np.flatnonzero((table.last_offset <= before) | (table.base_offset <= before))
+        if len(wrong) == 0 or len(table) == 0:
+            return table
+        row = int(wrong[0])
+        return HeaderTable(
+            entries=table.entries[:row],
+            end_position=int(table.position[row]),
+            stop=StopReason.INVALID,
+            reason=(
+                f"base offset {table.base_offset[row]} and last offset {table.last_offset[row]} "
+                f"behind offset {before[row]}"
+            ),
+        )
+
+    def parse_batch(self, position: int, size_bytes: int) -> None:
+        """Parse one batch of format 2 plainly, only to raise what is wrong with it."""
+        start = position - self.file_position
+        for _ in iterate_records(
+            self.buffer.data[start : start + size_bytes],
+            source=self.segment.log_path,
+            file_position=position,
+        ):
+            pass
 
     def _after_stop(self, table: HeaderTable, is_end_of_file: bool) -> int:
         """Decide what follows a table: bytes to read next time, or -1 for the end."""
@@ -398,6 +441,9 @@ class HeaderWalk:
     def _after_incomplete(self, table: HeaderTable, is_end_of_file: bool) -> int:
         rest = self._file.size() - self.position
         if table.needed_bytes <= rest and not (is_end_of_file and table.needed_bytes == 0):
+            if table.needed_bytes > LARGE_BATCH_BYTES and not self._is_good(table.needed_bytes):
+                reason = f"batch of {table.needed_bytes} bytes with a wrong checksum"
+                return self.step_over(self.position, reason, length=table.needed_bytes)
             return table.needed_bytes
         if rest <= 0:
             return -1
@@ -405,10 +451,26 @@ class HeaderWalk:
         # then its length is wrong.
         position = self._find_next(self.position + 1)
         if position < 0:
-            warn_torn(self.segment.log_path, self.position, f"{rest} bytes of a batch")
+            _warn_torn(self.segment.log_path, self.position, f"{rest} bytes of a batch")
             return -1
         reason = f"batch of {table.needed_bytes} bytes, {rest} are left, good batches among them"
         return self.step_over(self.position, reason)
+
+    def _is_good(self, size_bytes: int) -> bool:
+        """Compare the checksum of a huge batch piece by piece, before memory is taken for it."""
+        header = self._file.read_at(self.position, RECORD_BATCH_OVERHEAD)
+        is_batch = header[MAGIC_OFFSET] == MAGIC_V2
+        start, stored_at, checksum = (
+            (ATTRIBUTES_OFFSET, CRC_OFFSET, crc32c.crc32c)
+            if is_batch
+            else (MAGIC_OFFSET, LEGACY_CRC_OFFSET, zlib.crc32)
+        )
+        crc = 0
+        for position in range(start, size_bytes, len(self.buffer)):
+            length = min(len(self.buffer), size_bytes - position)
+            count = self._file.pread_into(self.buffer, self.position + position, length)
+            crc = checksum(self.buffer.data[:count], crc)
+        return crc == int.from_bytes(header[stored_at : stored_at + CRC_LENGTH], "big")
 
     def step_over(
         self, position: int, reason: str, *, length: int = 0, base_offset: int = -1
@@ -427,7 +489,9 @@ class HeaderWalk:
             )
         found = self._find_next(position + 1)
         end = found if found >= 0 else self._file.size()
-        self.report(position, end - position, reason)
+        first, last = self.reported_offsets
+        if first <= self._next_offset <= last:
+            self.report(position, end - position, reason)
         self.position = end
         return 0 if found >= 0 else -1
 
@@ -559,17 +623,23 @@ class SegmentScanner:
                 self.options.skip_corrupt,
                 self._on_corrupt,
             )
+            start_offset = self.next_offset
+            walk.reported_offsets = (start_offset, end_offset)
             for table in walk:
-                selected = self._select(table, end_offset, aborted)
+                in_range = (table.last_offset >= start_offset) & (table.base_offset < end_offset)
                 if end_position is not None:
-                    selected &= table.position < end_position
+                    in_range &= table.position < end_position
+                selected = in_range & self._is_wanted(table, aborted)
+                if self.options.check_crcs and not selected.all():
+                    self._check_unread(walk, table, in_range & ~selected)
                 if selected.any():
-                    yield from self._decode(walk, file, table, selected)
+                    yield from self._decode(walk, table, selected)
                 self.next_offset = max(
                     self.next_offset, min(int(table.last_offset[-1]) + 1, end_offset)
                 )
-                is_past = int(table.base_offset[-1]) >= end_offset
-                if is_past or (end_position is not None and walk.position >= end_position):
+                if self._is_past(table, end_offset):
+                    return
+                if end_position is not None and walk.position >= end_position:
                     return
 
     def _end_offset(self, segment: Segment) -> int:
@@ -588,13 +658,19 @@ class SegmentScanner:
             start_offset = max(start_offset, segment.offset_below_timestamp(min_timestamp_ms))
         return segment.position_for(start_offset, file)
 
-    def _select(
-        self, table: HeaderTable, end_offset: int, aborted: AbortedTransactions | None
+    def _is_past(self, table: HeaderTable, end_offset: int) -> bool:
+        # Bad bytes behind the last good batch are reported too, so those who skip them look on
+        # until a batch lies beyond the end.
+        if self.options.skip_corrupt:
+            return int(table.base_offset[-1]) >= end_offset
+        return int(table.last_offset[-1]) + 1 >= end_offset
+
+    def _is_wanted(
+        self, table: HeaderTable, aborted: AbortedTransactions | None
     ) -> npt.NDArray[np.bool_]:
+        """Tell which batches may hold rows, by their headers."""
         wanted = self.options.record_filter
-        selected: npt.NDArray[np.bool_] = table.last_offset >= wanted.start_offset
-        selected &= table.base_offset < end_offset
-        selected &= ~table.is_control
+        selected = ~table.is_control
         if wanted.min_timestamp_ms is not None:
             selected &= table.max_timestamp >= wanted.min_timestamp_ms
         if wanted.max_timestamp_ms is not None:
@@ -610,7 +686,6 @@ class SegmentScanner:
     def _decode(
         self,
         walk: HeaderWalk,
-        file: LogFile,
         table: HeaderTable,
         selected: npt.NDArray[np.bool_],
     ) -> Iterator[pa.RecordBatch]:
@@ -620,14 +695,28 @@ class SegmentScanner:
                     walk.buffer, table, selected, file_position=walk.file_position
                 )
             except CorruptRecordError as error:
-                if self._is_torn_end(walk, file, table, error):
-                    return
                 if not self.options.skip_corrupt:
                     raise
                 resume_position = self._step_over(walk, error)
                 selected = selected & (table.position >= resume_position)
             else:
                 return
+
+    def _check_unread(
+        self, walk: HeaderWalk, table: HeaderTable, unread: npt.NDArray[np.bool_]
+    ) -> None:
+        """Compare the checksums of markers and of what was aborted, as a consumer does."""
+        unread &= table.is_transactional | table.is_control
+        rows = np.flatnonzero(unread)
+        good = check_crcs(walk.buffer, table.select(rows), file_position=walk.file_position)
+        for row in rows[~good].tolist():
+            position, size_bytes = int(table.position[row]), int(table.size_bytes[row])
+            try:
+                walk.parse_batch(position, size_bytes)
+            except CorruptRecordError as error:
+                if not self.options.skip_corrupt:
+                    raise
+                walk.report(position, size_bytes, error.reason)
 
     def _step_over(self, walk: HeaderWalk, error: CorruptRecordError) -> int:
         """Find where to go on behind a bad batch: behind its length, if a batch stands there."""
@@ -638,21 +727,8 @@ class SegmentScanner:
         walk.step_over(error.position, error.reason)
         return walk.position
 
-    def _is_torn_end(
-        self, walk: HeaderWalk, file: LogFile, table: HeaderTable, error: CorruptRecordError
-    ) -> bool:
-        if not walk.segment.may_end_torn(error.base_offset):
-            return False
-        bad = table.select(table.position == error.position)
-        if len(bad) == 0 or check_crcs(walk.buffer, bad, file_position=walk.file_position)[0]:
-            return False
-        if not is_zero_from(file, error.position + error.length, np.empty(1 << 20, np.uint8)):
-            return False
-        warn_torn(walk.segment.log_path, error.position, "a wrong checksum")
-        return True
 
-
-def warn_torn(path: str, position: int, measured: str) -> None:
+def _warn_torn(path: str, position: int, measured: str) -> None:
     """Warn of a last batch that is cut off or half written."""
     _log.warning("%s ends at position %d: %s follow, a torn last batch", path, position, measured)
 
