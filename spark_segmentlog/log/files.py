@@ -78,6 +78,9 @@ class Storage(Protocol):
     def read_file(self, path: str) -> bytes | None:
         """Read a small file whole; None where it is not there."""
 
+    def read_start(self, path: str, length: int) -> bytes | None:
+        """Read the first bytes of a file; None where it is not there."""
+
     def size(self, path: str) -> int:
         """Measure a file, in bytes."""
 
@@ -173,6 +176,18 @@ class _LocalStorage:
                 return file.read_at(0, file.size())
         except FileNotFoundError:
             return None
+
+    def read_start(self, path: str, length: int) -> bytes | None:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        except PermissionError as error:
+            raise LogPermissionError(f"no permission to read {path}") from error
+        try:
+            return os.read(descriptor, length)
+        finally:
+            os.close(descriptor)
 
     def size(self, path: str) -> int:
         return os.stat(path).st_size
@@ -299,6 +314,13 @@ class _ArrowStorage:
         try:
             with self.open_input(path) as file:
                 return file.read_at(0, file.size())
+        except FileNotFoundError:
+            return None
+
+    def read_start(self, path: str, length: int) -> bytes | None:
+        try:
+            with self.open_input(path) as file:
+                return file.read_at(0, min(length, file.size()))
         except FileNotFoundError:
             return None
 

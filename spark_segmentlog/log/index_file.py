@@ -68,9 +68,9 @@ class IndexFile:
         """
         count = self.entries_count
         if count * self.entry.itemsize <= WHOLE_CHECK_BYTES or whole:
-            return _ascends(self._read(0, count))
+            return ascends(self._read(0, count))
         warm = self._warm_entries
-        return _ascends(np.concatenate([self._read(0, 1), warm]))
+        return ascends(np.concatenate([self._read(0, 1), warm]))
 
     def _is_used(self, slot: int) -> bool:
         return any(self._read_bytes(slot, 1))
@@ -112,7 +112,8 @@ def _last_at_or_below(entries: npt.NDArray[np.void], field: str, value: int) -> 
     return int(np.searchsorted(entries[field], value, side="right")) - 1
 
 
-def _ascends(entries: npt.NDArray[np.void]) -> bool:
+def ascends(entries: npt.NDArray[np.void]) -> bool:
+    """Tell whether all fields of index entries ascend, from relative offset 0 or above."""
     if len(entries) == 0:
         return True
     return bool(

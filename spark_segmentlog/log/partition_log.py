@@ -14,12 +14,13 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, overload
+from typing import Final, TypeVar, overload
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from spark_segmentlog.errors import DataLossError, OffsetOutOfRangeError
+from spark_segmentlog.errors import CorruptRecordError, DataLossError, OffsetOutOfRangeError
 from spark_segmentlog.log import checkpoints, file_names
 from spark_segmentlog.log.checkpoints import LeaderEpoch
 from spark_segmentlog.log.file_names import (
@@ -40,12 +41,14 @@ from spark_segmentlog.log.segment import (
     Segment,
     SegmentScanner,
 )
+from spark_segmentlog.log.time_index import read_largest_timestamp
 from spark_segmentlog.log.transaction_index import AbortedTransaction, AbortedTransactions
 from spark_segmentlog.log.transactions import (
     OpenTransactions,
     TransactionEvent,
     transaction_events,
 )
+from spark_segmentlog.record._types import Int64s
 from spark_segmentlog.record.batch import iterate_records
 from spark_segmentlog.record.control import ControlRecordType
 from spark_segmentlog.record.decoder import HeaderTable
@@ -54,8 +57,9 @@ from spark_segmentlog.record.legacy import iterate_messages
 
 READ_COMMITTED: Final = "read_committed"
 RESOLVE_ATTEMPTS: Final = 10
-MAX_TIME_WALK_BYTES: Final = 8 * 1024 * 1024
+MAX_WALKED_SEGMENTS: Final = 2000
 
+_T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 
@@ -87,24 +91,75 @@ class FetchedBatches:
 
 
 class SegmentList(Sequence[Segment]):
-    """The segments of a partition, each made when it is asked for."""
+    """Some segments of a partition in their order, each made when it is asked for.
 
-    def __init__(self, partition_log: PartitionLog) -> None:
+    Planning over many segments uses the arrays, one number a segment, and makes none.
+    """
+
+    def __init__(self, partition_log: PartitionLog, slots: Int64s) -> None:
         self._log = partition_log
+        self.slots = slots
 
     def __len__(self) -> int:
-        return len(self._log.base_offsets)
+        return len(self.slots)
 
     @overload
-    def __getitem__(self, slot: int) -> Segment: ...
+    def __getitem__(self, index: int) -> Segment: ...
 
     @overload
-    def __getitem__(self, slot: slice) -> Sequence[Segment]: ...
+    def __getitem__(self, index: slice) -> SegmentList: ...
 
-    def __getitem__(self, slot: int | slice) -> Segment | Sequence[Segment]:
-        if isinstance(slot, slice):
-            return [self[index] for index in range(*slot.indices(len(self)))]
-        return self._log.segment_at(range(len(self))[slot])
+    def __getitem__(self, index: int | slice) -> Segment | SegmentList:
+        if isinstance(index, slice):
+            return SegmentList(self._log, self.slots[index])
+        return self._log.segment_at(int(self.slots[index]))
+
+    @property
+    def base_offsets(self) -> Int64s:
+        """Base offset of each segment."""
+        return self._log.base_offsets[self.slots]
+
+    @property
+    def end_offset_bounds(self) -> Int64s:
+        """Offset below which each segment's records lie; the largest number for the last one."""
+        bounds = np.append(self._log.all_base_offsets, MAX_OFFSET)
+        return bounds[np.searchsorted(self._log.all_base_offsets, self.base_offsets, "right")]
+
+    def sizes_bytes(self) -> Int64s:
+        """Measure each `.log` file; 0 for one that is gone."""
+        storage = self._log.storage
+        return np.fromiter(
+            (_size_or_zero(storage, path) for path in self._paths(file_names.LOG_SUFFIX)),
+            np.int64,
+            len(self),
+        )
+
+    def reaching_timestamp(self, timestamp_ms: int) -> SegmentList:
+        """Leave out the segments whose records are all known to lie below a time.
+
+        By the last entry of the `.timeindex`, where it is trusted; elsewhere the headers behind
+        that entry are walked, unless there are very many such segments: then they are kept.
+        """
+        trusted = self._log.are_indexes_trusted(self)
+        is_kept = np.ones(len(self), np.bool_)
+        paths = self._paths(file_names.TIME_INDEX_SUFFIX)
+        for index, (path, is_trusted) in enumerate(zip(paths, trusted.tolist(), strict=True)):
+            if is_trusted:
+                largest = read_largest_timestamp(self._log.storage, path)
+                is_kept[index] = largest is None or largest >= timestamp_ms
+        untrusted = np.flatnonzero(~trusted)
+        if len(untrusted) <= MAX_WALKED_SEGMENTS:
+            buffer = ReadBuffer()
+            for index in untrusted.tolist():
+                is_kept[index] = _reaches(self[index], timestamp_ms, buffer)
+        return SegmentList(self._log, self.slots[is_kept])
+
+    def _paths(self, kind: str) -> Iterator[str]:
+        prefix = f"{self._log.directory}/"
+        swapped = self._log.listing.swapped
+        for base_offset in self.base_offsets.tolist():
+            suffix = file_names.SWAP_SUFFIX if base_offset in swapped else ""
+            yield f"{prefix}{base_offset:020d}{kind}{suffix}"
 
 
 class PartitionLog:
@@ -118,8 +173,8 @@ class PartitionLog:
         Of the log directory that it lies in.
     listing : PartitionListing
         Its files; may be fewer than there are, when only some were asked for.
-    next_base_offsets : sequence of int, optional
-        All base offsets of the directory, where the listing has only some.
+    all_base_offsets : ndarray of int64, optional
+        Base offsets of the whole directory, where the listing has only some.
     """
 
     def __init__(
@@ -129,7 +184,7 @@ class PartitionLog:
         *,
         state: LogDirectoryState,
         listing: PartitionListing,
-        all_base_offsets: Sequence[int] | np.ndarray | None = None,
+        all_base_offsets: Int64s | None = None,
         storage: Storage = LOCAL,
     ) -> None:
         self.topic_partition = topic_partition
@@ -175,14 +230,26 @@ class PartitionLog:
     # Segments
 
     @property
-    def base_offsets(self) -> np.ndarray:
+    def base_offsets(self) -> Int64s:
         """Base offsets of the segments, ascending."""
         return self.listing.base_offsets
 
     @property
-    def segments(self) -> Sequence[Segment]:
+    def segments(self) -> SegmentList:
         """The segments in their order, each made when it is asked for."""
-        return SegmentList(self)
+        return SegmentList(self, np.arange(len(self.base_offsets)))
+
+    @property
+    def all_base_offsets(self) -> Int64s:
+        """Base offsets of all segments in the directory, whichever of them were asked for."""
+        return self._all_base_offsets
+
+    def are_indexes_trusted(self, segments: SegmentList) -> npt.NDArray[np.bool_]:
+        """Tell for each segment whether well-formed indexes reach to its end."""
+        if self.state.is_clean and not self._is_deleted_directory:
+            return np.ones(len(segments), np.bool_)
+        trusted: npt.NDArray[np.bool_] = segments.end_offset_bounds <= (self._recovery_point or 0)
+        return trusted
 
     def segment_at(self, slot: int) -> Segment:
         """Make the segment in a place of the order."""
@@ -195,26 +262,16 @@ class PartitionLog:
             directory=self.directory,
             base_offset=base_offset,
             end_offset_bound=bound,
-            is_index_trusted=self.state.is_clean or is_flushed,
+            is_index_trusted=is_flushed or (self.state.is_clean and not self._is_deleted_directory),
             recovery_point=recovery_point,
             suffix=file_names.SWAP_SUFFIX if base_offset in self.listing.swapped else "",
             storage=self.storage,
         )
 
-    def segments_between(self, start_offset: int, end_offset: int) -> Sequence[Segment]:
+    def segments_between(self, start_offset: int, end_offset: int) -> SegmentList:
         """Give the segments that may hold offsets in [start, end)."""
         first, last = self._slots_between(start_offset, end_offset)
         return self.segments[first:last]
-
-    def segments_from_timestamp(
-        self, segments: Sequence[Segment], min_timestamp_ms: int
-    ) -> list[Segment]:
-        """Leave out the segments whose records are known to lie below a timestamp."""
-        return [
-            segment
-            for segment in segments
-            if (largest := segment.largest_timestamp()) is None or largest >= min_timestamp_ms
-        ]
 
     # Where the log starts and ends
 
@@ -241,7 +298,7 @@ class PartitionLog:
         cap = self._cap
         if cap is not None:
             return cap[1]
-        return max(self._next_offset(), self.log_start_offset)
+        return max(self._resolved(self._next_offset), self.log_start_offset)
 
     @property
     def high_watermark(self) -> int | None:
@@ -263,6 +320,9 @@ class PartitionLog:
 
     @cached_property
     def _last_stable_offset(self) -> int:
+        return self._resolved(self._find_last_stable_offset)
+
+    def _find_last_stable_offset(self) -> int:
         open_transactions, start_offset = self._newest_snapshot(self.log_end_offset)
         for event in self._events(start_offset, self.log_end_offset):
             open_transactions.take(event)
@@ -270,19 +330,30 @@ class PartitionLog:
         return max(min(first, self.log_end_offset), self.log_start_offset)
 
     def _next_offset(self) -> int:
+        if len(self.base_offsets) == 0:
+            return 0
+        segment = self.segments[-1]
+        next_offset = segment.next_offset(skip_corrupt=self.skip_corrupt)
+        bound = segment.end_offset_bound
+        return next_offset if bound is None else min(next_offset, bound)
+
+    def _resolved(self, look_up: Callable[[], _T]) -> _T:
+        """Look something up in the files; list them again when one was renamed meanwhile."""
         for _ in range(RESOLVE_ATTEMPTS):
-            if len(self.base_offsets) == 0:
-                return 0
-            segment = self.segments[-1]
             try:
-                next_offset = segment.next_offset(skip_corrupt=self.skip_corrupt)
-            except FileNotFoundError:
-                self.listing = list_partition(self.storage, self.directory)
-                self._all_base_offsets = self.listing.base_offsets
-            else:
-                bound = segment.end_offset_bound
-                return next_offset if bound is None else min(next_offset, bound)
-        raise FileNotFoundError(self.segments[-1].log_path)
+                return look_up()
+            except FileNotFoundError as error:
+                _log.info("%s is gone: list %s again", error.filename, self.directory)
+                self._list_again()
+        return look_up()
+
+    def _list_again(self) -> None:
+        listing = list_partition(self.storage, self.directory)
+        if len(self._all_base_offsets) == len(self.listing.base_offsets):
+            self.listing = listing
+        else:
+            self.listing = listing.only(self.listing.base_offsets.tolist())
+        self._all_base_offsets = listing.base_offsets
 
     @property
     def _cap(self) -> tuple[int, int] | None:
@@ -320,6 +391,9 @@ class PartitionLog:
         is decided; from the recovery point of a directory that was not shut cleanly on, from the
         markers themselves.
         """
+        return self._resolved(lambda: self._find_aborted(start_offset, end_offset))
+
+    def _find_aborted(self, start_offset: int, end_offset: int) -> AbortedTransactions:
         indexed, is_complete = self._indexed_aborts(start_offset, end_offset)
         first_untrusted = self._first_untrusted_offset
         if is_complete or first_untrusted is None:
@@ -460,6 +534,9 @@ class PartitionLog:
         tuple of (offset, timestamp in ms), or None
             None where no record is that late.
         """
+        return self._resolved(lambda: self._find_timestamp(timestamp_ms))
+
+    def _find_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         buffer = ReadBuffer()
         for segment in self.segments_between(self.log_start_offset, self.log_end_offset):
             largest = segment.largest_timestamp()
@@ -506,8 +583,11 @@ class PartitionLog:
         end = min(wanted.end_offset, MAX_OFFSET if end_offset is None else end_offset)
         if end > self.log_start_offset:
             end = min(end, self._end_offset(options.isolation_level))
+        segments = self.segments_between(start, end)
+        if wanted.min_timestamp_ms is not None:
+            segments = segments.reaching_timestamp(wanted.min_timestamp_ms)
         yield from scan_segments(
-            self.segments_between(start, end),
+            segments,
             _with_range(options, start, end),
             on_corrupt=on_corrupt,
             on_data_loss=on_data_loss,
@@ -528,6 +608,9 @@ class PartitionLog:
                 f"offsets from {self.log_start_offset} (inclusive) to {self.log_end_offset} "
                 "(exclusive)"
             )
+        return self._resolved(lambda: self._find_batches(start_offset, max_bytes))
+
+    def _find_batches(self, start_offset: int, max_bytes: int) -> FetchedBatches:
         buffer = ReadBuffer()
         for segment in self.segments_between(start_offset, self.log_end_offset):
             with segment.open_log() as file:
@@ -651,14 +734,12 @@ class _PartitionScan:
         if self._options.isolation_level != READ_COMMITTED:
             return None
         wanted = self._options.record_filter
-        for _ in range(RESOLVE_ATTEMPTS):
-            try:
-                return self._log().aborted_transactions(wanted.start_offset, wanted.end_offset)
-            except FileNotFoundError:
-                self._partition_log = None
-                if not self._storage.exists(self._directory):
-                    return None
-        return self._log().aborted_transactions(wanted.start_offset, wanted.end_offset)
+        try:
+            return self._log().aborted_transactions(wanted.start_offset, wanted.end_offset)
+        except FileNotFoundError:
+            # The whole directory is gone, which opening the first segment will tell.
+            self._partition_log = None
+            return None
 
     def _log(self) -> PartitionLog:
         if self._partition_log is None:
@@ -703,6 +784,22 @@ class _PartitionScan:
                     end_offset=end_offset,
                 )
             )
+
+
+def _size_or_zero(storage: Storage, path: str) -> int:
+    try:
+        return storage.size(path)
+    except FileNotFoundError:
+        return 0
+
+
+def _reaches(segment: Segment, timestamp_ms: int, buffer: ReadBuffer) -> bool:
+    """Tell whether a segment may hold a record at or after a time; false only when it is known."""
+    try:
+        return segment.may_reach_timestamp(timestamp_ms, buffer)
+    except (FileNotFoundError, CorruptRecordError):
+        # Whoever reads the segment will see, and has the means to deal with it.
+        return True
 
 
 def _first_record(

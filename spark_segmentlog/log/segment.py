@@ -63,6 +63,7 @@ FIRST_READ_BYTES: Final = 256 * 1024
 READ_BUFFER_BYTES: Final = 4 * 1024 * 1024
 RESYNC_WINDOW_BYTES: Final = (8 * 1024 * 1024, 128 * 1024 * 1024)
 PROBE_BYTES: Final = 128
+MAX_TIME_WALK_BYTES: Final = 8 * 1024 * 1024
 LARGE_BATCH_BYTES: Final = 64 * 1024 * 1024
 ALL_COLUMNS: Final = (
     "key",
@@ -227,6 +228,28 @@ class Segment:
         with self.time_index() as index:
             last = index.last_entry()
         return None if last is None else last[0]
+
+    def may_reach_timestamp(self, timestamp_ms: int, buffer: ReadBuffer) -> bool:
+        """Tell whether a record may lie at or after a time; false only when it is known.
+
+        Behind the last time entry of a segment whose index may be incomplete, headers are walked,
+        as far as `MAX_TIME_WALK_BYTES`.
+        """
+        with self.time_index() as index:
+            last = index.last_entry()
+        if self.is_index_trusted and last is not None:
+            return last[0] >= timestamp_ms
+        if last is not None and last[0] >= timestamp_ms:
+            return True
+        with self.open_log() as file:
+            start = 0 if last is None else self.position_for(last[1] + 1, file)
+            walk = HeaderWalk(self, file, start, buffer, False, None)
+            for table in walk:
+                if (table.max_timestamp >= timestamp_ms).any():
+                    return True
+                if walk.position - start > MAX_TIME_WALK_BYTES:
+                    return True
+        return False
 
     def offset_below_timestamp(self, timestamp_ms: int) -> int:
         """Find an offset such that all records before it lie below a timestamp, by the index."""
