@@ -1,0 +1,508 @@
+"""A log that is looked at again and again while it grows: a look costs stats where nothing changed.
+
+A folder whose modification time has not moved holds the same names, a file that has not changed
+the same batches; so a look lists only folders that changed, and walks only the headers behind
+the last known end. What changed a moment ago may change again within one tick of the file
+system's clock, and is read again until it has settled.
+
+A live tail is torn at any moment: half of a batch is where the log ends for now. As in
+`LogManager`, the state of commits is taken before and after, so that a look sees a commit on all
+partitions or on none. On file systems other than the local one every look reads anew.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Final, TypeVar
+
+import numpy as np
+
+from spark_segmentlog.errors import CorruptRecordError, EmptyLogDirectoryError, SegmentLogError
+from spark_segmentlog.log import checkpoints
+from spark_segmentlog.log.commit_journal import COMMIT_DIRECTORY_NAME, VERSIONS_FILE_NAME
+from spark_segmentlog.log.file_names import MAX_OFFSET, TopicPartition
+from spark_segmentlog.log.files import LOCAL, Storage, _LocalStorage, resolve_storage
+from spark_segmentlog.log.log_directory import LogDirectoryState, commit_state
+from spark_segmentlog.log.log_manager import (
+    LISTING_ATTEMPTS,
+    _are_unchanged,
+    _expand,
+    _in_parallel,
+    _PartitionPlace,
+    _PathResolver,
+    choose_replica,
+)
+from spark_segmentlog.log.partition_listing import list_partition
+from spark_segmentlog.log.partition_log import PartitionLog
+from spark_segmentlog.log.segment import HeaderWalk, ReadBuffer, Segment
+from spark_segmentlog.log.transactions import OpenTransactions
+from spark_segmentlog.record.decoder import HeaderTable
+
+SETTLED_NS: Final = 2_000_000_000
+TAIL_ATTEMPTS: Final = 4
+TAIL_PAUSE_SECONDS: Final = 0.05
+
+LOG_DIRECTORY_FILES: Final = frozenset(
+    (
+        checkpoints.META_PROPERTIES,
+        checkpoints.LOG_START_OFFSET_CHECKPOINT,
+        checkpoints.RECOVERY_POINT_CHECKPOINT,
+        checkpoints.HIGH_WATERMARK_CHECKPOINT,
+        checkpoints.CLEANER_OFFSET_CHECKPOINT,
+        checkpoints.CLEAN_SHUTDOWN_MARK,
+        VERSIONS_FILE_NAME,
+        ".lock",
+    )
+)
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Signature:
+    """By what a changed file or folder is told from one that has not changed."""
+
+    device: int
+    inode: int
+    size_bytes: int
+    modified_ns: int
+
+    @classmethod
+    def of(cls, path: str) -> _Signature:
+        status = os.stat(path)
+        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+    def is_same_file(self, other: _Signature) -> bool:
+        return (self.device, self.inode) == (other.device, other.inode)
+
+    def is_settled(self) -> bool:
+        """Whether a later change is sure to show in the modification time."""
+        return time.time_ns() - self.modified_ns > SETTLED_NS
+
+
+@dataclass(slots=True)
+class _Memo:
+    """What was read of folders, for as long as they have not changed."""
+
+    _entries: dict[tuple[str, str], tuple[_Signature, bool, Any]] = field(default_factory=dict)
+    _used: set[tuple[str, str]] = field(default_factory=set)
+
+    def get(self, path: str, kind: str, read: Callable[[], _T]) -> _T:
+        key = (path, kind)
+        self._used.add(key)
+        signature = _Signature.of(path)
+        entry = self._entries.get(key)
+        if entry is not None and entry[1] and entry[0] == signature:
+            value: _T = entry[2]
+            return value
+        is_settled = signature.is_settled()
+        value = read()
+        self._entries[key] = (signature, is_settled, value)
+        return value
+
+    def forget_unused(self) -> None:
+        """Drop what no look since the last call has asked for."""
+        for key in self._entries.keys() - self._used:
+            del self._entries[key]
+        self._used.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class _RememberingStorage(_LocalStorage):
+    """The local disk, its folders listed again only when they changed."""
+
+    memo: _Memo = field(default_factory=_Memo, compare=False)
+
+    def list_directories(self, path: str) -> tuple[list[str], list[str]]:
+        return self.memo.get(path, "names", lambda: _LocalStorage.list_directories(self, path))
+
+
+@dataclass(slots=True)
+class _Tail:
+    """How far the last segment of a partition directory has been walked."""
+
+    topic_id: str | None = None
+    base_offset: int = -1
+    signature: _Signature | None = None
+    is_settled: bool = False
+    position: int = 0
+    next_offset: int = 0
+    open_transactions: OpenTransactions | None = None
+    transactions_end: int = 0
+    sizes_bytes: dict[int, int] = field(default_factory=dict)
+
+    def start_segment(self, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self.signature = None
+        self.position = 0
+        self.next_offset = base_offset
+
+
+class LogWatch:
+    """Partitions below some paths, looked at as often as one likes.
+
+    Parameters
+    ----------
+    paths : iterable of str
+        Log directories, partition directories, `.log` files, globs of these. A log directory may
+        be empty: partitions can still appear.
+    filesystem : pyarrow or fsspec file system, optional
+    skip_corrupt : bool
+        Whether bad bytes are stepped over when offsets are looked up, or are an error.
+    """
+
+    def __init__(
+        self, paths: Iterable[str], *, filesystem: Any = None, skip_corrupt: bool = False
+    ) -> None:
+        self._paths = tuple(paths)
+        self._filesystem = filesystem
+        self._skip_corrupt = skip_corrupt
+        self._memo = _Memo()
+        self._tails: dict[str, _Tail] = {}
+
+    def look(self) -> dict[TopicPartition, WatchedPartitionLog]:
+        """List the partitions as they are now, all as of one commit; sorted.
+
+        Raises
+        ------
+        LogPathNotFoundError, NotALogDirectoryError, EmptyLogDirectoryError, LogPermissionError
+        CorruptRecordError
+            Bad bytes at the end of a log, unless they are skipped.
+        """
+        for _ in range(LISTING_ATTEMPTS):
+            try:
+                found = self._look_once()
+            except FileNotFoundError as error:
+                if isinstance(error, SegmentLogError):
+                    raise
+                continue
+            if found is not None:
+                return found
+        raise SegmentLogError(
+            f"{', '.join(self._paths)} changed during each of {LISTING_ATTEMPTS} looks: commits "
+            "follow each other faster than the folders can be listed"
+        )
+
+    def _look_once(self) -> dict[TopicPartition, WatchedPartitionLog] | None:
+        resolver = _WatchingResolver(self._filesystem, self._memo)
+        states = resolver.resolve(self._paths)
+        places = resolver.places
+        logs = [self._open(place, states[place.log_directory]) for place in places]
+        _in_parallel(lambda log: log.log_end_offset, logs)
+        if not _are_unchanged(states, resolver.storages):
+            return None
+        self._memo.forget_unused()
+        for directory in self._tails.keys() - {place.directory for place in places}:
+            del self._tails[directory]
+        return _chosen(logs)
+
+    def _open(self, place: _PartitionPlace, state: LogDirectoryState) -> WatchedPartitionLog:
+        storage, directory = place.storage, place.directory
+        if storage == LOCAL:
+            topic_id, listing = self._memo.get(
+                directory, "files", lambda: _read_directory(storage, directory)
+            )
+            tail = self._tails.setdefault(directory, _Tail())
+            if tail.topic_id != topic_id:
+                tail = self._tails[directory] = _Tail(topic_id)
+        else:
+            topic_id, listing = _read_directory(storage, directory)
+            tail = _Tail(topic_id)
+        log = WatchedPartitionLog(
+            place.topic_partition,
+            directory,
+            state=state,
+            listing=listing if place.base_offsets is None else listing.only(place.base_offsets),
+            all_base_offsets=listing.base_offsets,
+            storage=storage,
+        )
+        log.skip_corrupt = self._skip_corrupt
+        log.topic_id = topic_id
+        log.tail = tail
+        return log
+
+
+class WatchedPartitionLog(PartitionLog):
+    """One partition directory at one look; what it has walked is known to the next look.
+
+    Attributes
+    ----------
+    topic_id : str or None
+        Of `partition.metadata`, as text.
+    """
+
+    topic_id: str | None
+    tail: _Tail
+
+    def bytes_between(self, start_offset: int, end_offset: int) -> int:
+        """Measure the `.log` bytes of offsets in [start, end), as exactly as index entries tell."""
+        segments = self.segments_between(start_offset, end_offset)
+        if not segments:
+            return 0
+        size_bytes = sum(self._size_bytes(segment) for segment in segments)
+        size_bytes -= segments[0].position_for(start_offset)
+        bound = segments[-1].end_offset_bound
+        if end_offset < (self.log_end_offset if bound is None else bound):
+            last = segments[-1]
+            size_bytes -= self._size_bytes(last) - last.position_for(end_offset)
+        return max(size_bytes, 1)
+
+    def offset_after_bytes(self, start_offset: int, size_bytes: int, end_offset: int) -> int:
+        """Find how far whole batches of this size reach from an offset; one batch at least.
+
+        Returns
+        -------
+        int
+            Next offset, above `start_offset` and not above `end_offset`.
+        """
+        reached, left = start_offset, size_bytes
+        for segment in self.segments_between(start_offset, end_offset):
+            position = _exact_position(segment, start_offset)
+            rest = self._size_bytes(segment) - position
+            if rest > left:
+                reached = _offset_at(segment, start_offset, position, position + left, reached)
+                break
+            left -= rest
+            bound = segment.end_offset_bound
+            reached = end_offset if bound is None else bound
+        return min(max(reached, start_offset + 1), end_offset)
+
+    def first_offset_at(self, timestamp_ms: int, start_offset: int) -> int | None:
+        """Find the first offset whose record timestamp is at or above a time, from an offset on."""
+        buffer = ReadBuffer()
+        for segment in self.segments_between(start_offset, self.log_end_offset):
+            largest = segment.largest_timestamp()
+            if largest is None or largest >= timestamp_ms:
+                found = self._first_at_or_after(segment, timestamp_ms, buffer)
+                if found is not None:
+                    return found[0]
+        return None
+
+    def _next_offset(self) -> int:
+        if self.storage != LOCAL:
+            return super()._next_offset()
+        if len(self.base_offsets) == 0:
+            return 0
+        segment, tail = self.segments[-1], self.tail
+        for attempt in range(TAIL_ATTEMPTS):
+            signature = _Signature.of(segment.log_path)
+            if self._has_not_changed(segment, signature):
+                break
+            try:
+                self._walk_tail(segment, signature)
+                break
+            except CorruptRecordError:
+                # Bytes that are being written can look wrong for a moment, and a file that was cut
+                # and has grown since does not start a batch where it ended before.
+                tail.start_segment(segment.base_offset)
+                if attempt == TAIL_ATTEMPTS - 1 or signature.is_settled():
+                    raise
+                time.sleep(TAIL_PAUSE_SECONDS)
+        bound = segment.end_offset_bound
+        return tail.next_offset if bound is None else min(tail.next_offset, bound)
+
+    def _has_not_changed(self, segment: Segment, signature: _Signature) -> bool:
+        tail = self.tail
+        known = tail.signature
+        if (
+            tail.base_offset != segment.base_offset
+            or known is None
+            or not known.is_same_file(signature)
+            or signature.size_bytes < tail.position
+        ):
+            tail.start_segment(segment.base_offset)
+            return False
+        return tail.is_settled and known == signature
+
+    def _walk_tail(self, segment: Segment, signature: _Signature) -> None:
+        tail = self.tail
+        is_settled = signature.is_settled()
+        buffer = ReadBuffer()
+        with segment.open_log() as file:
+            end = tail.position or segment.position_for(MAX_OFFSET, file), tail.next_offset
+            walk = _LiveWalk(segment, file, end[0], buffer, self.skip_corrupt, None)
+            walk.is_settled = is_settled
+            before, last = end, None
+            for table in walk:
+                before = _before_last(table, end)
+                end = table.end_position, int(table.last_offset[-1]) + 1
+                last = table.select(np.array([len(table) - 1]))
+            if last is not None and segment.is_torn_end(file, last, buffer):
+                end = before
+        tail.signature, tail.is_settled = signature, is_settled
+        tail.position, tail.next_offset = end
+
+    @cached_property
+    def _last_stable_offset(self) -> int:
+        tail, end_offset = self.tail, self.log_end_offset
+        known = tail.open_transactions
+        if known is not None and self.log_start_offset <= tail.transactions_end <= end_offset:
+            found, start_offset = OpenTransactions(dict(known.first_offsets)), tail.transactions_end
+        else:
+            found, start_offset = self._newest_snapshot(end_offset)
+        for event in self._events(start_offset, end_offset):
+            found.take(event)
+        tail.open_transactions, tail.transactions_end = found, end_offset
+        first = min(found.first_offsets.values(), default=end_offset)
+        return max(min(first, end_offset), self.log_start_offset)
+
+    def _size_bytes(self, segment: Segment) -> int:
+        """Measure a segment; one that is closed is measured once."""
+        if segment.end_offset_bound is None:
+            return segment.size_bytes()
+        sizes = self.tail.sizes_bytes
+        if segment.base_offset not in sizes:
+            if len(sizes) > 2 * len(self.base_offsets):
+                sizes.clear()
+            sizes[segment.base_offset] = segment.size_bytes()
+        return sizes[segment.base_offset]
+
+
+class _LiveWalk(HeaderWalk):
+    """A walk to the end of a file that may be written at this moment: half a batch is its end."""
+
+    is_settled = False
+
+    def _after_incomplete(self, table: HeaderTable, is_end_of_file: bool) -> int:
+        is_torn = table.needed_bytes > self._file.size() - self.position or (
+            is_end_of_file and table.needed_bytes == 0
+        )
+        if is_torn and not self.is_settled:
+            return -1
+        return super()._after_incomplete(table, is_end_of_file)
+
+
+class _WatchingResolver(_PathResolver):
+    """Finds partition directories, and reads of the log directories only what changed."""
+
+    def __init__(self, filesystem: Any, memo: _Memo) -> None:
+        super().__init__(filesystem, include_deleted=False)
+        self._memo = memo
+        self._storage = _RememberingStorage(memo)
+
+    def resolve(self, paths: Sequence[str]) -> dict[str, LogDirectoryState]:
+        for path in paths:
+            storage, inner = resolve_storage(path, self._filesystem)
+            if storage == LOCAL:
+                storage = self._storage
+            for expanded in _expand(storage, inner):
+                self._resolve_one(storage, expanded)
+        return self._states
+
+    def _resolve_directory(self, storage: Storage, path: str) -> None:
+        try:
+            super()._resolve_directory(storage, path)
+        except EmptyLogDirectoryError:
+            if not _may_get_partitions(*storage.list_directories(path)):
+                raise
+            self._read_state(storage, storage.real_path(path))
+
+    def _read_state(self, storage: Storage, log_directory: str) -> None:
+        if storage is not self._storage:
+            super()._read_state(storage, log_directory)
+        elif log_directory not in self._states:
+            state = self._memo.get(
+                log_directory, "state", lambda: LogDirectoryState.read(log_directory, LOCAL)
+            )
+            self._states[log_directory] = replace(
+                state, commit_state=commit_state(log_directory, LOCAL)
+            )
+            self.storages[log_directory] = LOCAL
+
+    def _add(
+        self,
+        topic_partition: TopicPartition,
+        directory: str,
+        log_directory: str,
+        storage: Storage,
+        base_offset: int | None = None,
+    ) -> None:
+        plain = LOCAL if storage is self._storage else storage
+        super()._add(topic_partition, directory, log_directory, plain, base_offset)
+
+
+def _read_directory(storage: Storage, directory: str) -> tuple[str | None, Any]:
+    """Read the topic id and the listing of a partition directory."""
+    metadata = checkpoints.read_partition_metadata(storage, directory)
+    listing = list_partition(storage, directory)
+    return None if metadata is None else metadata.topic_id, listing
+
+
+def _chosen(logs: Sequence[WatchedPartitionLog]) -> dict[TopicPartition, WatchedPartitionLog]:
+    replicas: dict[TopicPartition, list[WatchedPartitionLog]] = {}
+    for log in logs:
+        replicas.setdefault(log.topic_partition, []).append(log)
+    chosen = {}
+    for topic_partition in sorted(replicas):
+        group = replicas[topic_partition]
+        serving = group[0] if len(group) == 1 else choose_replica(group)
+        assert isinstance(serving, WatchedPartitionLog)
+        chosen[topic_partition] = serving
+    return chosen
+
+
+def _may_get_partitions(directories: Sequence[str], others: Sequence[str]) -> bool:
+    """Tell an empty log directory from a folder of something else."""
+    is_empty = not others and set(directories) <= {COMMIT_DIRECTORY_NAME}
+    return is_empty or not LOG_DIRECTORY_FILES.isdisjoint(others)
+
+
+def _before_last(table: HeaderTable, before: tuple[int, int]) -> tuple[int, int]:
+    """Give the position and next offset in front of the last batch of a table."""
+    if len(table) == 1:
+        return before
+    return int(table.position[-1]), int(table.last_offset[-2]) + 1
+
+
+def _exact_position(segment: Segment, offset: int) -> int:
+    """Find where the batch stands that reaches an offset."""
+    position = segment.position_for(offset)
+    for table in segment.headers(position):
+        rows = np.flatnonzero(table.last_offset >= offset)
+        if len(rows):
+            return int(table.position[rows[0]])
+        position = table.end_position
+    return position
+
+
+def _offset_at(
+    segment: Segment, start_offset: int, start_position: int, end_position: int, reached: int
+) -> int:
+    """Find the next offset behind the batches that end at or before a position.
+
+    Where not even one does, and nothing was reached before, the first batch counts all the same.
+    """
+    try:
+        position = _indexed_position(segment, start_position, end_position)
+        found = _last_within(segment.headers(position), end_position)
+    except CorruptRecordError:
+        # The index led to a place where no batch stands.
+        found = _last_within(segment.headers(start_position), end_position)
+    if found is None and reached <= start_offset:
+        first = next(segment.headers(start_position), None)
+        return reached if first is None else int(first.last_offset[0]) + 1
+    return reached if found is None else found
+
+
+def _last_within(tables: Iterable[HeaderTable], end_position: int) -> int | None:
+    found = None
+    for table in tables:
+        rows = np.flatnonzero(table.position + table.size_bytes <= end_position)
+        if len(rows):
+            found = int(table.last_offset[rows[-1]]) + 1
+        if len(rows) < len(table):
+            break
+    return found
+
+
+def _indexed_position(segment: Segment, start_position: int, end_position: int) -> int:
+    """Find a batch below a position to walk from, by the index, so as not to walk all before it."""
+    with segment.offset_index() as index:
+        positions = index.entries()["position"].astype(np.int64)
+    slot = int(np.searchsorted(positions, end_position, side="right")) - 1
+    # The batch at the last entry may already reach beyond; the one before it ends there.
+    return max(start_position, int(positions[slot - 1])) if slot > 0 else start_position

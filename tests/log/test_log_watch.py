@@ -1,0 +1,336 @@
+"""Looks at a log that grows, tears, rolls, shrinks and moves between them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from spark_segmentlog.errors import (
+    EmptyLogDirectoryError,
+    InvalidBatchError,
+    LogPathNotFoundError,
+)
+from spark_segmentlog.log import log_watch
+from spark_segmentlog.log.file_names import TopicPartition
+from spark_segmentlog.log.log_manager import LogManager
+from spark_segmentlog.log.log_watch import LogWatch, WatchedPartitionLog
+from spark_segmentlog.testing.builder import (
+    ABORT,
+    ATTRIBUTE_TRANSACTIONAL,
+    COMMIT,
+    LogBuilder,
+    RecordSpec,
+    SegmentSpec,
+    control_batch,
+    segment_file_name,
+    v2_batch,
+)
+
+T0 = TopicPartition("t", 0)
+
+
+def batch(base_offset: int, count: int = 1, size: int = 10, timestamp_ms: int = 1000) -> bytes:
+    records = [RecordSpec(value=b"v" * size, timestamp_ms=timestamp_ms) for _ in range(count)]
+    return v2_batch(records, base_offset=base_offset)
+
+
+def transactional(base_offset: int, producer_id: int) -> bytes:
+    return v2_batch(
+        [RecordSpec(value=b"v")],
+        base_offset=base_offset,
+        producer_id=producer_id,
+        producer_epoch=0,
+        attributes=ATTRIBUTE_TRANSACTIONAL,
+    )
+
+
+def append(directory: Path, data: bytes, base_offset: int = 0) -> None:
+    with open(directory / segment_file_name(base_offset), "ab") as file:
+        file.write(data)
+
+
+def settle(path: Path) -> None:
+    """Let everything below a path look as if it had not changed for a minute."""
+    past = time.time() - 60
+    for each in [*path.rglob("*"), path]:
+        os.utime(each, (past, past))
+
+
+@contextmanager
+def counted_reads() -> Iterator[list[str]]:
+    """List the folders that are listed and the files that are walked."""
+    seen: list[str] = []
+
+    def walk(log: WatchedPartitionLog, segment: object, signature: object) -> None:
+        seen.append(f"walk {log.topic_partition}")
+        real_walk(log, segment, signature)  # type: ignore[arg-type]
+
+    def listing(storage: object, directory: str) -> object:
+        seen.append(f"list {Path(directory).name}")
+        return real_listing(storage, directory)  # type: ignore[arg-type]
+
+    real_walk, real_listing = WatchedPartitionLog._walk_tail, log_watch.list_partition
+    with (
+        patch.object(WatchedPartitionLog, "_walk_tail", walk),
+        patch.object(log_watch, "list_partition", listing),
+    ):
+        yield seen
+
+
+def ends(watch: LogWatch) -> dict[str, int]:
+    return {str(tp): log.log_end_offset for tp, log in watch.look().items()}
+
+
+def build(path: Path, batches: Sequence[bytes] = ()) -> tuple[LogBuilder, Path]:
+    log = LogBuilder(path)
+    return log, log.partition("t", 0, [list(batches) or SegmentSpec([], base_offset=0)])
+
+
+def test_a_look_sees_appended_batches_and_walks_only_behind_the_last_end(tmp_path: Path) -> None:
+    _, directory = build(tmp_path, [batch(0, 3)])
+    watch = LogWatch([str(tmp_path)])
+    assert ends(watch) == {"t-0": 3}
+    append(directory, batch(3, 2))
+    append(directory, batch(5, 2))
+    assert ends(watch) == {"t-0": 7}
+    tail = watch.look()[T0].tail
+    assert tail.position == (directory / segment_file_name(0)).stat().st_size
+
+
+def test_a_look_at_a_log_that_has_settled_reads_nothing(tmp_path: Path) -> None:
+    build(tmp_path, [batch(0, 3)])
+    settle(tmp_path)
+    watch = LogWatch([str(tmp_path)])
+    watch.look()
+    with counted_reads() as reads:
+        assert ends(watch) == {"t-0": 3}
+    assert reads == []
+
+
+def test_what_changed_a_moment_ago_is_read_again(tmp_path: Path) -> None:
+    build(tmp_path, [batch(0, 3)])
+    watch = LogWatch([str(tmp_path)])
+    watch.look()
+    with counted_reads() as reads:
+        watch.look()
+    assert reads == ["list t-0", "walk t-0"]
+
+
+def test_a_torn_last_batch_ends_the_log_before_it_until_it_is_whole(tmp_path: Path) -> None:
+    _, directory = build(tmp_path, [batch(0, 3)])
+    watch = LogWatch([str(tmp_path)])
+    whole = batch(3, 2, size=500)
+    for cut in (1, 12, 17, 60, 61, len(whole) - 1):
+        os.truncate(directory / segment_file_name(0), len(batch(0, 3)))
+        append(directory, whole[:cut])
+        assert ends(watch) == {"t-0": 3}, cut
+    append(directory, whole[-1:])
+    assert ends(watch) == {"t-0": 5}
+
+
+def test_a_torn_batch_whose_value_holds_a_batch_is_no_error_while_it_is_written(
+    tmp_path: Path,
+) -> None:
+    _, directory = build(tmp_path, [batch(0, 3)])
+    watch = LogWatch([str(tmp_path)])
+    whole = v2_batch([RecordSpec(value=batch(50, 4) + bytes(500))], base_offset=3)
+    append(directory, whole[:-100])
+    assert ends(watch) == {"t-0": 3}
+
+
+def test_zeros_of_a_preallocated_file_are_filled_batch_by_batch(tmp_path: Path) -> None:
+    log = LogBuilder(tmp_path)
+    directory = log.partition("t", 0, [SegmentSpec([batch(0, 3)], tail=bytes(100_000))])
+    watch = LogWatch([str(tmp_path)])
+    assert ends(watch) == {"t-0": 3}
+    with open(directory / segment_file_name(0), "r+b") as file:
+        file.seek(len(batch(0, 3)))
+        file.write(batch(3, 2))
+    assert ends(watch) == {"t-0": 5}
+
+
+def test_a_rolled_segment_is_followed(tmp_path: Path) -> None:
+    _, directory = build(tmp_path, [batch(0, 3)])
+    watch = LogWatch([str(tmp_path)])
+    watch.look()
+    append(directory, batch(3, 2))
+    append(directory, batch(5, 1), base_offset=5)
+    assert ends(watch) == {"t-0": 6}
+    append(directory, batch(6, 1), base_offset=6)
+    assert ends(watch) == {"t-0": 7}
+
+
+def test_an_empty_new_segment_keeps_the_end(tmp_path: Path) -> None:
+    _, directory = build(tmp_path, [batch(0, 3)])
+    watch = LogWatch([str(tmp_path)])
+    watch.look()
+    append(directory, b"", base_offset=3)
+    assert ends(watch) == {"t-0": 3}
+
+
+def test_partitions_appear_and_vanish(tmp_path: Path) -> None:
+    log, directory = build(tmp_path, [batch(0, 3)])
+    watch = LogWatch([str(tmp_path)])
+    assert ends(watch) == {"t-0": 3}
+    log.partition("a", 1, [[batch(0, 1)]])
+    assert ends(watch) == {"a-1": 1, "t-0": 3}
+    directory.rename(tmp_path / "t-0.0123456789abcdef0123456789abcdef-delete")
+    assert ends(watch) == {"a-1": 1}
+    assert list(watch._tails) == [str(tmp_path / "a-1")]
+    assert all("t-0" not in path for path, _ in watch._memo._entries)
+
+
+def test_a_topic_made_anew_is_told_by_its_id_and_read_from_its_start(tmp_path: Path) -> None:
+    log, directory = build(tmp_path, [batch(0, 3), batch(3, 50)])
+    watch = LogWatch([str(tmp_path)])
+    before = watch.look()[T0]
+    shutil.rmtree(directory)
+    log.partition("t", 0, [[batch(0, 2, size=3000)]], topic_id="AAAAAAAAAAAAAAAAAAAAAQ")
+    after = watch.look()[T0]
+    assert (before.log_end_offset, after.log_end_offset) == (53, 2)
+    assert before.topic_id != after.topic_id == "AAAAAAAAAAAAAAAAAAAAAQ"
+
+
+def test_a_cut_log_that_has_grown_again_is_walked_anew(tmp_path: Path) -> None:
+    _, directory = build(tmp_path, [batch(0, 3), batch(3, 3)])
+    watch = LogWatch([str(tmp_path)])
+    watch.look()
+    os.truncate(directory / segment_file_name(0), len(batch(0, 3)))
+    append(directory, batch(3, 1, size=1000))
+    append(directory, batch(4, 1, size=1000))
+    assert ends(watch) == {"t-0": 5}
+
+
+def test_bad_bytes_at_the_end_are_an_error_or_skipped(tmp_path: Path) -> None:
+    _, directory = build(tmp_path, [batch(0, 3)])
+    append(directory, b"\xff" * 200)
+    with pytest.raises(InvalidBatchError):
+        LogWatch([str(tmp_path)]).look()
+    assert ends(LogWatch([str(tmp_path)], skip_corrupt=True)) == {"t-0": 3}
+
+
+def test_an_empty_log_directory_waits_for_partitions(tmp_path: Path) -> None:
+    log = LogBuilder(tmp_path)
+    watch = LogWatch([str(tmp_path)])
+    assert watch.look() == {}
+    log.partition("t", 0, [[batch(0, 1)]])
+    assert ends(watch) == {"t-0": 1}
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "readme.txt").write_text("no log")
+    with pytest.raises(EmptyLogDirectoryError):
+        LogWatch([str(tmp_path)]).look()
+    with pytest.raises(LogPathNotFoundError):
+        LogWatch([str(tmp_path / "missing")]).look()
+
+
+@pytest.mark.parametrize("path", ["t-0", "t-*", "t-0/00000000000000000000.log"])
+def test_a_partition_directory_a_glob_and_a_file_are_watched(tmp_path: Path, path: str) -> None:
+    _, directory = build(tmp_path, [batch(0, 3)])
+    settle(tmp_path)
+    watch = LogWatch([str(tmp_path / path)])
+    assert ends(watch) == {"t-0": 3}
+    append(directory, batch(3, 2))
+    assert ends(watch) == {"t-0": 5}
+
+
+def test_several_log_directories_are_one_log(tmp_path: Path) -> None:
+    LogBuilder(tmp_path / "d0").partition("t", 0, [[batch(0, 3)]])
+    LogBuilder(tmp_path / "d1").partition("t", 1, [[batch(0, 4)]])
+    assert ends(LogWatch([str(tmp_path / "d0"), str(tmp_path / "d1")])) == {"t-0": 3, "t-1": 4}
+
+
+def test_of_two_replicas_the_one_with_the_higher_epoch_serves(tmp_path: Path) -> None:
+    LogBuilder(tmp_path / "d0").partition("t", 0, [[batch(0, 9)]], leader_epochs=[(0, 0)])
+    LogBuilder(tmp_path / "d1").partition("t", 0, [[batch(0, 4)]], leader_epochs=[(3, 0)])
+    assert ends(LogWatch([str(tmp_path / "d0"), str(tmp_path / "d1")])) == {"t-0": 4}
+
+
+def test_the_last_stable_offset_follows_transactions_from_look_to_look(tmp_path: Path) -> None:
+    _, directory = build(tmp_path, [batch(0, 2)])
+    watch = LogWatch([str(tmp_path)])
+
+    def stable() -> int:
+        log = watch.look()[T0]
+        fresh = LogManager.open(str(tmp_path)).topic_partitions[T0]
+        assert log.last_stable_offset() == fresh.last_stable_offset()
+        return log.last_stable_offset()
+
+    assert stable() == 2
+    append(directory, transactional(2, producer_id=7))
+    assert stable() == 2
+    append(directory, transactional(3, producer_id=8))
+    append(directory, control_batch(COMMIT, base_offset=4, producer_id=7))
+    assert stable() == 3
+    append(directory, batch(5, 2))
+    assert stable() == 3
+    append(directory, control_batch(ABORT, base_offset=7, producer_id=8))
+    assert stable() == 8
+
+
+def test_the_log_start_offset_is_read_from_its_checkpoint(tmp_path: Path) -> None:
+    log, _ = build(tmp_path, [batch(0, 3), batch(3, 3)])
+    watch = LogWatch([str(tmp_path)])
+    assert watch.look()[T0].log_start_offset == 0
+    log.log_start_offsets({("t", 0): 4})
+    assert watch.look()[T0].log_start_offset == 4
+
+
+# Bytes
+
+
+def sized_log(path: Path) -> WatchedPartitionLog:
+    """Build three segments of ten batches each; a batch holds two records."""
+    segments = [
+        [batch(base, 2, size=400) for base in range(start, start + 20, 2)] for start in (0, 20, 40)
+    ]
+    LogBuilder(path).partition("t", 0, segments)
+    return LogWatch([str(path)]).look()[T0]
+
+
+def test_bytes_between_offsets_are_those_of_the_segments(tmp_path: Path) -> None:
+    log = sized_log(tmp_path)
+    size = len(batch(0, 2, size=400))
+    assert log.bytes_between(0, 60) == 30 * size
+    assert log.bytes_between(20, 40) == 10 * size
+    assert log.bytes_between(60, 60) == 0
+
+
+@pytest.mark.parametrize("start", [0, 1, 2, 19, 20, 37, 58])
+def test_bytes_reach_as_far_as_whole_batches_do(tmp_path: Path, start: int) -> None:
+    log = sized_log(tmp_path)
+    size = len(batch(0, 2, size=400))
+    first = start // 2
+    for budget in (1, size - 1, size, size + 1, 7 * size, 10 * size, 11 * size + 3, 100 * size):
+        batches = max(budget // size, 1)
+        assert log.offset_after_bytes(start, budget, 60) == min(2 * (first + batches), 60)
+        assert log.offset_after_bytes(start, budget, start + 1) == start + 1
+
+
+def test_a_false_index_changes_no_budget(tmp_path: Path) -> None:
+    false_index = b"".join(
+        (i + 1).to_bytes(4, "big") + (7 + 999 * i).to_bytes(4, "big") for i in range(9)
+    )
+    batches = [batch(base, 2, size=400) for base in range(0, 40, 2)]
+    LogBuilder(tmp_path).partition("t", 0, [SegmentSpec(batches, index=false_index)])
+    log = LogWatch([str(tmp_path)]).look()[T0]
+    size = len(batches[0])
+    assert log.offset_after_bytes(4, 5 * size, 40) == 14
+
+
+def test_timestamps_are_sought_from_an_offset_on(tmp_path: Path) -> None:
+    batches = [batch(base, timestamp_ms=1000 * base) for base in range(6)]
+    LogBuilder(tmp_path).partition("t", 0, [batches[:3], batches[3:]])
+    log = LogWatch([str(tmp_path)]).look()[T0]
+    assert log.first_offset_at(1500, 0) == 2
+    assert log.first_offset_at(3500, 3) == 4
+    assert log.first_offset_at(9000, 3) is None
