@@ -22,11 +22,12 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from spark_segmentlog.errors import RecoveryError
 from spark_segmentlog.log.file_names import TopicPartition
+from spark_segmentlog.log.segment_tail import SegmentTail
 
 VERSIONS_FILE_NAME = ".segmentlog-versions"
 COMMIT_DIRECTORY_NAME = ".segmentlog-commit"
@@ -122,23 +123,25 @@ class CopyStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentPlan:
-    """A touched segment: its files before, and from where its indexes are completed.
+    """A touched segment: its `.log` before and after, and from where its indexes are completed.
 
-    ``file_bytes_before`` is -1 for a segment that the commit makes; what lies between
-    ``valid_bytes_before`` and it is a torn tail, which the first copy cuts off. The first
-    ``offset_entries`` and ``time_entries`` of the indexes stay (-1: the indexes are made anew
-    from the whole log), the rest comes from the batches behind ``valid_bytes_before``.
+    Attributes
+    ----------
+    file_bytes_before : int
+        Size of the `.log`; -1 for a segment that the commit makes.
+    valid_bytes_before : int
+        Where the first copy goes; what the file holds behind it is a torn tail and is cut off.
+    bytes_after : int
+        Size of the `.log` once all steps are taken.
+    indexed : SegmentTail
+        The segment up to where its indexes hold; entries for batches behind that are made anew.
     """
 
     base_offset: int
     file_bytes_before: int
     valid_bytes_before: int
     bytes_after: int
-    offset_entries: int
-    time_entries: int
-    last_index_position: int
-    largest_timestamp: int
-    offset_of_largest_timestamp: int
+    indexed: SegmentTail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,13 +342,18 @@ def _partition_from_fields(fields: dict[str, Any], staged_paths: tuple[str, ...]
         leader_epoch=fields["leader_epoch"],
         epoch_start_offset=fields["epoch_start_offset"],
         partition_metadata=_decode(fields["partition_metadata"]),
-        segments=tuple(SegmentPlan(**segment) for segment in fields["segments"]),
+        segments=tuple(_segment_from_fields(segment) for segment in fields["segments"]),
         steps=tuple(_step_from_fields(step, staged_paths) for step in fields["steps"]),
     )
 
 
-def _segment_to_fields(plan: SegmentPlan) -> dict[str, int]:
-    return {name: getattr(plan, name) for name in SegmentPlan.__slots__}
+def _segment_to_fields(plan: SegmentPlan) -> dict[str, Any]:
+    fields = {name: getattr(plan, name) for name in SegmentPlan.__slots__}
+    return {**fields, "indexed": asdict(plan.indexed)}
+
+
+def _segment_from_fields(fields: dict[str, Any]) -> SegmentPlan:
+    return SegmentPlan(**{**fields, "indexed": SegmentTail(**fields["indexed"])})
 
 
 def _step_to_fields(step: AdoptStep | CopyStep, slot: int) -> list[Any]:

@@ -1,0 +1,422 @@
+"""The commit: staged batches become part of their logs, all of them or none, and survive any crash.
+
+Under the locks of all log directories, taken in the order of their real paths:
+
+1. every staged file is compared with its report; final base offsets and leader epochs are written
+   into it, and it is synced; room on the disk is reserved for what will be copied;
+2. the journal is written and synced, `roll_forward.write_journals`: from here the write is
+   committed;
+3. and 4. its steps are taken, `roll_forward.roll_forward`, at whose end it becomes visible.
+
+An error before the second step leaves everything as it was. An error behind it is a
+`CommitPendingError`: the next writer, or ``segmentlog recover``, takes the steps to their end
+first.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from spark_segmentlog.errors import CommitPendingError, SegmentLogError, StagingError
+from spark_segmentlog.log import files
+from spark_segmentlog.log.checkpoints import CLEAN_SHUTDOWN_MARK
+from spark_segmentlog.log.commit_journal import (
+    CopyStep,
+    Journal,
+    PartitionPlan,
+    has_commit_directory,
+    journal_path,
+    read_journal,
+    read_versions,
+)
+from spark_segmentlog.log.commit_plan import PlacedExtent, PlannedPartition, plan_partition
+from spark_segmentlog.log.file_names import OffsetRange, TopicPartition
+from spark_segmentlog.log.lock import DEFAULT_LOCK_TIMEOUT_MS, locked
+from spark_segmentlog.log.log_directory import LogDirectoryState
+from spark_segmentlog.log.partition_tail import (
+    PartitionTail,
+    absent_partition_tail,
+    now_ms,
+    read_partition_tail,
+)
+from spark_segmentlog.log.roll_forward import remove_journals, roll_forward, write_journals
+from spark_segmentlog.log.segment_tail import SegmentConfig
+from spark_segmentlog.log.staged_files import StagedPlace, find_staged, stamp_offsets
+from spark_segmentlog.log.staging import (
+    STAGED_PREFIX,
+    STAGED_SUFFIX,
+    StagedWrite,
+    discard_staged,
+    new_write_id,
+    sweep_staged,
+)
+from spark_segmentlog.log.targets import TargetLayout, read_target_layout
+
+RESERVED_MARGIN_BYTES: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRequest:
+    """What is to be committed, and how.
+
+    Attributes
+    ----------
+    layout : TargetLayout
+        As it was when the write was planned.
+    staged : tuple of StagedWrite
+        One a task.
+    write_ids : tuple of str
+        Under which tasks staged: what is left of them is removed with the commit.
+    application, version : str, int or None
+        A version not above the last committed one of that application is skipped whole.
+    topics : tuple of str
+        Topics that are written even where no row is for them: made if new, emptied by `overwrite`.
+    overwrite : bool
+        Whether all the topics written lose their rows of before.
+    """
+
+    layout: TargetLayout
+    staged: tuple[StagedWrite, ...] = ()
+    write_ids: tuple[str, ...] = ()
+    application: str | None = None
+    version: int | None = None
+    topics: tuple[str, ...] = ()
+    overwrite: bool = False
+    config: SegmentConfig = field(default_factory=SegmentConfig)
+    lock_timeout_ms: int = DEFAULT_LOCK_TIMEOUT_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitResult:
+    """What a commit did; `is_skipped` where its version was there already."""
+
+    is_skipped: bool = False
+    offset_ranges: tuple[OffsetRange, ...] = ()
+
+
+def commit_staged_batches(request: CommitRequest) -> CommitResult:
+    """Commit what tasks have staged; on the driver.
+
+    Returns
+    -------
+    CommitResult
+        The offsets that the rows got, a range a partition.
+
+    Raises
+    ------
+    LogLockedError
+        A broker or another writer has one of the log directories.
+    StagingError
+        Staged files are not what their tasks reported, or the disk is full or failed, before the
+        commit: nothing happened.
+    UnsafeTargetError
+        Topics that may not be written: nothing happened.
+    CommitPendingError
+        The write is committed but not visible yet; do not try again.
+    """
+    directories = request.layout.log_directories
+    with writing(directories, timeout_ms=request.lock_timeout_ms):
+        if _is_committed(request):
+            discard_staged(directories, request.write_ids)
+            return CommitResult(is_skipped=True)
+        with _before_the_journal():
+            journal = _prepare(request)
+        if journal is None:
+            return CommitResult()
+        with _before_the_journal(), _reserved(journal):
+            _enter(journal)
+        _finish(journal, is_first_time=True)
+        discard_staged(directories, request.write_ids)
+        sweep_staged(directories, application=request.application, version=request.version)
+    return CommitResult(offset_ranges=_offset_ranges(journal.partitions))
+
+
+@contextmanager
+def writing(
+    log_directories: Sequence[str], *, timeout_ms: int = DEFAULT_LOCK_TIMEOUT_MS
+) -> Iterator[tuple[str, ...]]:
+    """Hold log directories for writing, with no commit open in them: one that was is ended first.
+
+    Raises
+    ------
+    LogLockedError
+        A broker or another writer has one of them.
+    CommitPendingError
+        An open commit could not be ended.
+    RecoveryError
+        An open commit is in a state that no crash leaves.
+    """
+    wanted = {os.path.realpath(path) for path in log_directories}
+    while True:
+        involved = wanted | _directories_of_open_commits(wanted)
+        with locked(sorted(involved), timeout_ms=timeout_ms):
+            if not _directories_of_open_commits(wanted) <= involved:
+                continue
+            finish_open_commits(sorted(involved))
+            yield tuple(sorted(wanted))
+            return
+
+
+def finish_open_commits(log_directories: Iterable[str]) -> list[str]:
+    """End the commits that are open in log directories, and clear away what is left of others.
+
+    The caller holds the locks of these directories and of all that their journals name.
+
+    Returns
+    -------
+    list of str
+        The ids of the writes that were ended.
+    """
+    finished = []
+    for directory in log_directories:
+        if not has_commit_directory(directory):
+            continue
+        journal = read_journal(directory)
+        if journal is None:
+            # A pointer whose commit never began or is over, or a folder without a journal.
+            remove_journals([directory])
+        else:
+            _finish(journal, is_first_time=False)
+            finished.append(journal.write_id)
+    return finished
+
+
+def _directories_of_open_commits(log_directories: Iterable[str]) -> set[str]:
+    found: set[str] = set()
+    for directory in log_directories:
+        journal = read_journal(directory)
+        if journal is not None:
+            found.update(journal.log_directories)
+    return found
+
+
+def _is_committed(request: CommitRequest) -> bool:
+    if request.application is None or request.version is None:
+        return False
+    for directory in request.layout.log_directories:
+        entry = read_versions(directory).applications.get(request.application)
+        if entry is not None and entry.version >= request.version:
+            return True
+    return False
+
+
+# Before the journal
+
+
+@contextmanager
+def _before_the_journal() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, SegmentLogError):
+            raise
+        raise StagingError(f"nothing was committed: {error}") from error
+
+
+def _prepare(request: CommitRequest) -> Journal | None:
+    """Work out the commit and make the staged files ready; None where there is nothing to do."""
+    places = [find_staged(file) for write in request.staged for file in write.files]
+    planned = _plan(request, places)
+    if not planned and request.application is None:
+        return None
+    plans = tuple(partition.plan for partition in planned.values())
+    touched = {plan.log_directory for plan in plans} or {request.layout.log_directories[0]}
+    _stamp(request, places, planned)
+    return Journal(
+        write_id=new_write_id(request.application, request.version),
+        application=request.application,
+        version=request.version,
+        index_interval_bytes=request.config.index_interval_bytes,
+        clean_shutdown_marks={directory: _read_mark(directory) for directory in sorted(touched)},
+        staged_paths=tuple(place.file.path for place in places),
+        partitions=plans,
+    )
+
+
+def _plan(
+    request: CommitRequest, places: Sequence[StagedPlace]
+) -> dict[TopicPartition, PlannedPartition]:
+    layout = read_target_layout(
+        request.layout.log_directories,
+        new_partition_count=request.layout.new_partition_count,
+        allow_unsafe=request.layout.allow_unsafe,
+    )
+    states = {path: LogDirectoryState.read(path) for path in layout.log_directories}
+    extents = _extents_by_partition(request, places)
+    topic_id_files: dict[str, bytes] = {}
+    planned = {}
+    for topic_partition in _touched(request, layout, extents):
+        state = states[layout.directory_of(topic_partition)]
+        exists = layout.exists(topic_partition)
+        topic = topic_partition.topic
+        if not exists and topic not in topic_id_files:
+            topic_id_files[topic] = layout.topic_id_file(topic)
+        planned[topic_partition] = plan_partition(
+            _tail(state, topic_partition, request.config, exists=exists),
+            extents.get(topic_partition, ()),
+            config=request.config,
+            exists=exists,
+            overwrite=request.overwrite,
+            partition_metadata=None if exists else topic_id_files[topic],
+            now_ms=now_ms(),
+        )
+    return planned
+
+
+def _touched(
+    request: CommitRequest,
+    layout: TargetLayout,
+    extents: Mapping[TopicPartition, Sequence[PlacedExtent]],
+) -> list[TopicPartition]:
+    """List the partitions with rows, all those of a new topic, and of one that is overwritten."""
+    touched = set(extents)
+    for topic in {*request.topics, *(partition.topic for partition in extents)}:
+        layout.check_topic(topic)
+        existing = layout.partitions.get(topic)
+        if not existing:
+            count = layout.partition_count(topic)
+            touched.update(TopicPartition(topic, partition) for partition in range(count))
+        elif request.overwrite:
+            touched.update(TopicPartition(topic, partition) for partition in existing)
+    return sorted(touched)
+
+
+def _tail(
+    state: LogDirectoryState,
+    topic_partition: TopicPartition,
+    config: SegmentConfig,
+    *,
+    exists: bool,
+) -> PartitionTail:
+    if not exists:
+        return absent_partition_tail(state.path, topic_partition)
+    return read_partition_tail(
+        state, topic_partition, index_interval_bytes=config.index_interval_bytes
+    )
+
+
+def _extents_by_partition(
+    request: CommitRequest, places: Sequence[StagedPlace]
+) -> dict[TopicPartition, list[PlacedExtent]]:
+    """Sort extents by partition, in the order of tasks, then of writing."""
+    by_path = {place.file.path: place for place in places}
+    found: dict[TopicPartition, list[PlacedExtent]] = {}
+    for write in sorted(request.staged, key=lambda write: write.task_id):
+        for file in write.files:
+            place = by_path[file.path]
+            position = 0
+            for extent in place.extents:
+                placed = PlacedExtent(
+                    extent=extent,
+                    staged_path=file.path,
+                    position=position,
+                    inode=place.inode,
+                    first_header=place.first_header,
+                    header_checksum=file.header_checksum,
+                    is_whole_file=len(place.extents) == 1,
+                )
+                found.setdefault(write.topic_partitions[extent.slot], []).append(placed)
+                position += extent.size_bytes
+    return found
+
+
+def _read_mark(log_directory: str) -> bytes | None:
+    return files.LOCAL.read_file(os.path.join(log_directory, CLEAN_SHUTDOWN_MARK))
+
+
+def _stamp(
+    request: CommitRequest,
+    places: Sequence[StagedPlace],
+    planned: Mapping[TopicPartition, PlannedPartition],
+) -> None:
+    """Write final offsets into the staged files, in the order in which they were dealt out."""
+    by_path = {place.file.path: place for place in places}
+    offsets = {key: iter(partition.base_offsets) for key, partition in planned.items()}
+    for write in sorted(request.staged, key=lambda write: write.task_id):
+        for file in write.files:
+            place = by_path[file.path]
+            keys = [write.topic_partitions[extent.slot] for extent in place.extents]
+            stamp_offsets(
+                place,
+                base_offsets=[next(offsets[key]) for key in keys],
+                leader_epochs=[planned[key].plan.leader_epoch for key in keys],
+            )
+
+
+@contextmanager
+def _reserved(journal: Journal) -> Iterator[None]:
+    """Have the disk keep room for what will be copied until the journal is written."""
+    with ExitStack() as reserved:
+        for directory in journal.log_directories:
+            copied = sum(
+                step.length_bytes
+                for plan in journal.partitions
+                if plan.log_directory == directory
+                for step in plan.steps
+                if isinstance(step, CopyStep)
+            )
+            name = f"{STAGED_PREFIX}{journal.write_id}-0-0-0{STAGED_SUFFIX}"
+            path = os.path.join(directory, name)
+            descriptor = files.create_exclusive(path)
+            reserved.callback(files.unlink, path)
+            reserved.callback(files.close, descriptor)
+            files.allocate(descriptor, copied + RESERVED_MARGIN_BYTES)
+        yield
+
+
+# The journal, and behind it
+
+
+def _enter(journal: Journal) -> None:
+    """Write the journals; where that fails, take them back, so that nothing is committed."""
+    try:
+        write_journals(journal)
+    except OSError as error:
+        try:
+            remove_journals(journal.log_directories)
+        except OSError as again:
+            raise CommitPendingError(
+                f"the journal of write {journal.write_id} could neither be synced ({error}) nor "
+                f"taken back ({again}): the next writer, or segmentlog recover, tells whether it "
+                "is committed"
+            ) from again
+        raise
+
+
+def _finish(journal: Journal, *, is_first_time: bool) -> None:
+    try:
+        roll_forward(journal, is_first_time=is_first_time)
+    except OSError as error:
+        raise _pending(journal, error) from error
+    except SegmentLogError as error:
+        if not is_first_time:
+            raise
+        raise _pending(journal, error) from error
+
+
+def _pending(journal: Journal, error: Exception) -> CommitPendingError:
+    return CommitPendingError(
+        f"write {journal.write_id} is committed but not visible yet: {error}. Do not write it "
+        f"again; segmentlog recover, or the next writer, ends it (journal "
+        f"{journal_path(journal.log_directories[0])})"
+    )
+
+
+def _offset_ranges(plans: Iterable[PartitionPlan]) -> tuple[OffsetRange, ...]:
+    return tuple(
+        OffsetRange(plan.topic_partition, plan.end_before or 0, plan.end_after)
+        for plan in plans
+        if plan.end_after > (plan.end_before or 0)
+    )
+
+
+def discard_write(log_directories: Sequence[str], write_ids: Sequence[str]) -> None:
+    """Remove what a write that failed has staged, unless it is committed and waits to be ended."""
+    for directory in log_directories:
+        if read_journal(directory) is not None:
+            return
+    discard_staged(log_directories, write_ids)

@@ -1,0 +1,123 @@
+"""Completes or rebuilds the `.index` and `.timeindex` of a segment from its batch headers.
+
+Entries up to a known state of the segment stay; those behind it are made by walking the log, by
+the rules of `segment_tail`. The time index ends with the segment's largest timestamp. An index
+that is made anew replaces the old one by a rename. One that grows is written in place, and in one
+write: where the old final entry made room for others, each of them says at least as much as it
+did, so a reader beside it never finds an index that says less than before.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from spark_segmentlog.log import files, offset_index, time_index
+from spark_segmentlog.log.file_names import (
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TopicPartition,
+    segment_file_name,
+)
+from spark_segmentlog.log.partition_tail import batch_extents
+from spark_segmentlog.log.segment import Segment
+from spark_segmentlog.log.segment_tail import (
+    AppendedEntries,
+    BatchExtents,
+    SegmentTail,
+    append_batches,
+    final_time_entry,
+)
+
+
+def complete_indexes(
+    topic_partition: TopicPartition,
+    directory: str,
+    indexed: SegmentTail,
+    *,
+    bytes_after: int,
+    index_interval_bytes: int,
+    durable: bool,
+) -> SegmentTail:
+    """Walk a segment from where its indexes hold to its end, and write what they lack.
+
+    Parameters
+    ----------
+    topic_partition : TopicPartition
+    directory : str
+        The partition directory.
+    indexed : SegmentTail
+        The segment up to where its indexes hold; an empty one makes them anew.
+    bytes_after : int
+        End of the log's valid bytes.
+    index_interval_bytes : int
+    durable : bool
+        Whether to sync the indexes: only where a broker will trust them.
+
+    Returns
+    -------
+    SegmentTail
+        The segment at its end.
+    """
+    added = walk_entries(
+        topic_partition,
+        directory,
+        indexed,
+        bytes_after=bytes_after,
+        index_interval_bytes=index_interval_bytes,
+    )
+    write_entries(directory, indexed, added, durable=durable)
+    return added.tail
+
+
+def walk_entries(
+    topic_partition: TopicPartition,
+    directory: str,
+    indexed: SegmentTail,
+    *,
+    bytes_after: int,
+    index_interval_bytes: int,
+) -> AppendedEntries:
+    """Work out the entries for the batches between a state of a segment and its end."""
+    segment = Segment(
+        topic_partition=topic_partition,
+        directory=directory,
+        base_offset=indexed.base_offset,
+        end_offset_bound=None,
+    )
+    parts: list[BatchExtents] = []
+    if bytes_after > indexed.size_bytes:
+        tables = segment.headers(indexed.size_bytes, bytes_after)
+        parts.extend(batch_extents(table) for table in tables)
+    batches = BatchExtents.concatenate(parts)
+    return append_batches(indexed, batches, index_interval_bytes=index_interval_bytes)
+
+
+def write_entries(
+    directory: str, indexed: SegmentTail, added: AppendedEntries, *, durable: bool
+) -> None:
+    """Write entries behind those that stay, the final time entry last."""
+    times = np.concatenate([added.time_entries, final_time_entry(added.tail)])
+    for suffix, kept, size, entries in (
+        (OFFSET_INDEX_SUFFIX, indexed.offset_entries, offset_index.ENTRY, added.offset_entries),
+        (TIME_INDEX_SUFFIX, indexed.time_entries, time_index.ENTRY, times),
+    ):
+        path = os.path.join(directory, segment_file_name(indexed.base_offset, suffix))
+        if indexed.size_bytes == 0:
+            files.write_atomically(path, entries.tobytes(), durable=durable)
+        else:
+            _write_behind(path, kept * size.itemsize, entries.tobytes(), durable=durable)
+
+
+def _write_behind(path: str, position: int, data: bytes, *, durable: bool) -> None:
+    descriptor = files.open_for_update(path)
+    try:
+        if data:
+            files.write_all(descriptor, data, position)
+        if os.fstat(descriptor).st_size > position + len(data):
+            files.truncate(descriptor, position + len(data))
+        if durable:
+            files.fsync(descriptor)
+    finally:
+        files.close(descriptor)

@@ -1,0 +1,335 @@
+"""Where a partition ends and what its last segment's indexes hold: all that an append starts from.
+
+Nothing is written to find this out. The last segment's bytes are valid up to the first batch that
+is cut off, or to zeros: what follows is a torn tail, which the next append cuts off. Bytes that are
+neither valid nor a tail (a good batch follows them) are an error: cutting there would lose data.
+
+How far the indexes reach is known from one of three:
+
+- ``.segmentlog-tail`` in the partition directory, which every writer of this library leaves behind,
+  if it fits: the log has the size it says, and both indexes have the checksums it says. It needs no
+  fsync: what the power took with it no longer fits.
+- in a cleanly shut directory, a well-formed index, behind whose last entry the headers are walked;
+- else nothing: the whole last segment is walked, its checksums compared, its indexes made anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Final
+
+import numpy as np
+
+from spark_segmentlog.errors import CorruptRecordError, CrcMismatchError
+from spark_segmentlog.log import files
+from spark_segmentlog.log.checkpoints import META_PROPERTIES, read_leader_epochs
+from spark_segmentlog.log.file_names import (
+    MAX_OFFSET,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TopicPartition,
+    find_base_offset,
+    segment_file_name,
+)
+from spark_segmentlog.log.files import LOCAL, ZERO_CHECK_BYTES, LogFile, is_zero_from
+from spark_segmentlog.log.log_directory import LogDirectoryState
+from spark_segmentlog.log.segment import HeaderWalk, ReadBuffer, Segment
+from spark_segmentlog.log.segment_tail import (
+    NO_TIMESTAMP,
+    BatchExtents,
+    SegmentTail,
+    append_batches,
+)
+from spark_segmentlog.record.crc import crc32c
+from spark_segmentlog.record.decoder import HeaderTable, check_crcs
+
+TAIL_FILE_NAME: Final = ".segmentlog-tail"
+FORMAT_VERSION: Final = 1
+ADVICE: Final = "run segmentlog verify, then segmentlog recover, before this log is written"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionTail:
+    """The state of a partition that is about to be appended to.
+
+    Attributes
+    ----------
+    log_start_offset, log_end_offset : int
+        The end is exclusive.
+    leader_epoch : int or None
+        The last one of `leader-epoch-checkpoint`; None where it holds none.
+    file_bytes : int
+        Size of the last segment's `.log`, torn tail included; -1 where there is no segment.
+    segment : SegmentTail
+        The last segment up to its end.
+    indexed : SegmentTail
+        The last segment up to where its indexes are known to hold: its entries stay, those for
+        batches behind its `size_bytes` are made anew. An empty one where nothing of them stays.
+    """
+
+    topic_partition: TopicPartition
+    log_directory: str
+    log_start_offset: int
+    leader_epoch: int | None
+    file_bytes: int
+    segment: SegmentTail
+    indexed: SegmentTail
+
+    @property
+    def log_end_offset(self) -> int:
+        """First offset that is free."""
+        return max(self.segment.next_offset, self.log_start_offset)
+
+    @property
+    def directory(self) -> str:
+        """The partition directory."""
+        return os.path.join(self.log_directory, str(self.topic_partition))
+
+
+def read_partition_tail(
+    state: LogDirectoryState, topic_partition: TopicPartition, *, index_interval_bytes: int
+) -> PartitionTail:
+    """Find a partition's end.
+
+    Raises
+    ------
+    CorruptRecordError
+        Bytes in the last segment that are neither valid nor a torn tail.
+    """
+    directory = os.path.join(state.path, str(topic_partition))
+    bases = sorted(
+        base for name in os.listdir(directory) if (base := find_base_offset(name)) is not None
+    )
+    epochs = read_leader_epochs(LOCAL, directory)
+    checkpointed_start = state.log_start_offsets.get(topic_partition, 0)
+    start = max(checkpointed_start, bases[0] if bases else 0)
+    last = Segment(
+        topic_partition=topic_partition,
+        directory=directory,
+        base_offset=bases[-1] if bases else start,
+        end_offset_bound=None,
+    )
+    segment, indexed = _read_last_segment(state, last, index_interval_bytes, exists=bool(bases))
+    return PartitionTail(
+        topic_partition=topic_partition,
+        log_directory=state.path,
+        log_start_offset=start,
+        leader_epoch=epochs[-1].epoch if epochs else None,
+        file_bytes=last.size_bytes() if bases else -1,
+        segment=segment,
+        indexed=indexed,
+    )
+
+
+def absent_partition_tail(log_directory: str, topic_partition: TopicPartition) -> PartitionTail:
+    """Describe a partition that is about to be made."""
+    empty = SegmentTail.empty(0, created_ms=now_ms())
+    return PartitionTail(
+        topic_partition=topic_partition,
+        log_directory=log_directory,
+        log_start_offset=0,
+        leader_epoch=None,
+        file_bytes=-1,
+        segment=empty,
+        indexed=empty,
+    )
+
+
+def write_tail_file(directory: str, tail: SegmentTail, *, durable: bool = False) -> None:
+    """Leave behind where a segment ends, for the next writer: see the module's text."""
+    index_crc, time_index_crc = _index_checksums(directory, tail)
+    fields = {
+        "format": FORMAT_VERSION,
+        "tail": asdict(tail),
+        "index_crc": index_crc,
+        "time_index_crc": time_index_crc,
+    }
+    body = json.dumps(fields, separators=(",", ":")).encode()
+    data = b"%08x\n%s" % (crc32c(body), body)
+    files.write_atomically(os.path.join(directory, TAIL_FILE_NAME), data, durable=durable)
+
+
+def now_ms() -> int:
+    """Tell the wall clock, in ms."""
+    return time.time_ns() // 1_000_000
+
+
+def _read_last_segment(
+    state: LogDirectoryState, last: Segment, index_interval_bytes: int, *, exists: bool
+) -> tuple[SegmentTail, SegmentTail]:
+    empty = SegmentTail.empty(last.base_offset, created_ms=now_ms())
+    if not exists:
+        return empty, empty
+    remembered = _read_tail_file(last.directory)
+    if remembered is not None and _fits(last, remembered):
+        return remembered.tail, remembered.tail
+    indexed = _indexed_tail(last, empty) if state.is_clean else empty
+    tearing = _Tearing(
+        is_clean=state.is_clean, flushed_bytes=_flushed_bytes(state, last, remembered)
+    )
+    walked = _walk_to_end(last, indexed.size_bytes, tearing)
+    added = append_batches(indexed, walked, index_interval_bytes=index_interval_bytes)
+    return added.tail, indexed
+
+
+# What the last writer left behind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RememberedTail:
+    tail: SegmentTail
+    index_checksums: tuple[int, int]
+
+
+def _read_tail_file(directory: str) -> _RememberedTail | None:
+    data = LOCAL.read_file(os.path.join(directory, TAIL_FILE_NAME))
+    if data is None:
+        return None
+    checksum, _, body = data.partition(b"\n")
+    if checksum != b"%08x" % crc32c(body):
+        return None
+    fields = json.loads(body)
+    if fields["format"] != FORMAT_VERSION:
+        return None
+    return _RememberedTail(
+        tail=SegmentTail(**fields["tail"]),
+        index_checksums=(fields["index_crc"], fields["time_index_crc"]),
+    )
+
+
+def _fits(last: Segment, remembered: _RememberedTail) -> bool:
+    tail = remembered.tail
+    return (
+        tail.base_offset == last.base_offset
+        and tail.size_bytes == last.size_bytes()
+        and remembered.index_checksums == _index_checksums(last.directory, tail)
+    )
+
+
+def _flushed_bytes(
+    state: LogDirectoryState, last: Segment, remembered: _RememberedTail | None
+) -> int | None:
+    """Tell up to where the last segment was synced; None where this library did not write last.
+
+    What this library wrote behind that was never acknowledged, so that the first bad batch there
+    ends the log, whatever the power left behind it. In a broker's directory it may have been the
+    broker that wrote it.
+    """
+    if remembered is None or state.is_clean or remembered.tail.base_offset > last.base_offset:
+        return None
+    if os.path.exists(os.path.join(state.path, META_PROPERTIES)):
+        return None
+    return remembered.tail.size_bytes if remembered.tail.base_offset == last.base_offset else 0
+
+
+def _index_checksums(directory: str, tail: SegmentTail) -> tuple[int, int]:
+    """Give the checksums of the indexes; -1 for one that is missing."""
+    index, times = (
+        os.path.join(directory, segment_file_name(tail.base_offset, suffix))
+        for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+    )
+    return _file_checksum(index), _file_checksum(times)
+
+
+def _file_checksum(path: str) -> int:
+    data = LOCAL.read_file(path)
+    return -1 if data is None else crc32c(data)
+
+
+# What the log says
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tearing:
+    """Where bad bytes may be a torn tail: at the very end, and anywhere behind `flushed_bytes`."""
+
+    is_clean: bool
+    flushed_bytes: int | None
+
+    def may_end_at(self, position: int) -> bool:
+        return self.flushed_bytes is not None and position >= self.flushed_bytes
+
+
+def _walk_to_end(last: Segment, position: int, tearing: _Tearing) -> BatchExtents:
+    """Walk the batches from a position to the end, or to where a torn tail starts."""
+    parts: list[BatchExtents] = []
+    with last.open_log() as file:
+        walk = HeaderWalk(last, file, position, ReadBuffer(), False, None)
+        tables = iter(walk)
+        while (table := _next_table(tables, tearing)) is not None:
+            is_good = check_crcs(walk.buffer, table, file_position=walk.file_position)
+            if is_good.all():
+                parts.append(batch_extents(table))
+                continue
+            bad = int(np.argmin(is_good))
+            if not tearing.may_end_at(int(table.position[bad])):
+                _refuse_unless_last(file, table, bad, tearing)
+            parts.append(batch_extents(table.select(np.arange(bad))))
+            break
+    return BatchExtents.concatenate(parts)
+
+
+def batch_extents(table: HeaderTable) -> BatchExtents:
+    """Give what indexes are made from."""
+    return BatchExtents(table.size_bytes, table.last_offset, table.max_timestamp)
+
+
+def _next_table(tables: Iterator[HeaderTable], tearing: _Tearing) -> HeaderTable | None:
+    try:
+        return next(tables, None)
+    except CorruptRecordError as error:
+        if tearing.may_end_at(error.position):
+            return None
+        raise
+
+
+def _refuse_unless_last(file: LogFile, table: HeaderTable, bad: int, tearing: _Tearing) -> None:
+    """Take a batch with a wrong checksum as the torn end only if nothing but zeros follows it."""
+    position, length = int(table.position[bad]), int(table.size_bytes[bad])
+    buffer = np.empty(ZERO_CHECK_BYTES, np.uint8)
+    if not tearing.is_clean and is_zero_from(file, position + length, buffer):
+        return
+    raise CrcMismatchError(
+        f"record batch with a wrong checksum in the segment to append to: {ADVICE}",
+        source=file.path,
+        position=position,
+        base_offset=int(table.base_offset[bad]),
+        length=length,
+    )
+
+
+def _indexed_tail(last: Segment, empty: SegmentTail) -> SegmentTail:
+    """Take a closed segment's state from its indexes, up to the last entry's position."""
+    with last.offset_index() as index, last.time_index() as times:
+        if not index.is_well_formed(whole=True) or not times.is_well_formed(whole=True):
+            return empty
+        entries, time_entries = index.entries(), times.entries()
+    if len(entries) == 0 or len(time_entries) == 0:
+        return empty
+    if last.position_for(MAX_OFFSET) != int(entries["position"][-1]):
+        return empty
+    last_indexed = int(entries["relative_offset"][-1])
+    at_intervals = time_entries[time_entries["relative_offset"] <= last_indexed]
+    return SegmentTail(
+        base_offset=last.base_offset,
+        next_offset=last.base_offset,
+        size_bytes=int(entries["position"][-1]),
+        rolling_timestamp=_first_timestamp(last),
+        created_ms=empty.created_ms,
+        largest_timestamp=int(time_entries["timestamp"][-1]),
+        offset_of_largest_timestamp=(last.base_offset + int(time_entries["relative_offset"][-1])),
+        offset_entries=len(entries),
+        time_entries=len(at_intervals),
+        last_index_position=int(entries["position"][-1]),
+        last_time_entry=(int(at_intervals["timestamp"][-1]) if len(at_intervals) else NO_TIMESTAMP),
+    )
+
+
+def _first_timestamp(last: Segment) -> int:
+    for table in last.headers(0, 1):
+        return int(table.max_timestamp[0])
+    return NO_TIMESTAMP

@@ -1,0 +1,402 @@
+"""Ends a commit whose journal is written: takes its steps, whether for the first time or again.
+
+Every step can be repeated, and a step that copies always is: after a crash nobody knows whether a
+sync of what lies there once failed, so the bytes are cut off and copied again from staging. Before
+anything is cut, everything is looked at: a target must be as the journal recorded it, or hold our
+bytes (or zeros, where the power took some of them), or all of them. Anything else is an error and
+nothing is touched.
+
+The caller holds the locks of all the journal's log directories.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from spark_segmentlog.errors import RecoveryError
+from spark_segmentlog.log import files
+from spark_segmentlog.log.checkpoints import (
+    CLEAN_SHUTDOWN_MARK,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    PARTITION_METADATA,
+    LeaderEpoch,
+    format_leader_epochs,
+    format_offset_checkpoint,
+    read_leader_epochs,
+    read_offset_checkpoint,
+)
+from spark_segmentlog.log.commit_journal import (
+    COMMIT_DIRECTORY_NAME,
+    VERSIONS_FILE_NAME,
+    AdoptStep,
+    ApplicationVersion,
+    CopyStep,
+    Journal,
+    JournalPointer,
+    PartitionPlan,
+    SegmentPlan,
+    journal_path,
+    read_versions,
+)
+from spark_segmentlog.log.file_names import segment_file_name
+from spark_segmentlog.log.files import LOCAL
+from spark_segmentlog.log.index_completion import complete_indexes
+from spark_segmentlog.log.partition_tail import write_tail_file
+from spark_segmentlog.log.segment_tail import SegmentTail
+from spark_segmentlog.log.staged_files import header_checksum_of
+from spark_segmentlog.record.layout import RECORD_BATCH_HEADER
+
+COMPARED_BYTES: Final = 1024 * 1024
+MAX_OPEN_STAGED: Final = 64
+
+
+def write_journals(journal: Journal) -> None:
+    """Write the pointers, then the deciding journal: from here on the write is committed."""
+    deciding, *others = journal.log_directories
+    pointer = JournalPointer(write_id=journal.write_id, deciding_directory=deciding)
+    for directory in others:
+        _write_journal(directory, pointer.to_bytes())
+    _write_journal(deciding, journal.to_bytes())
+
+
+def remove_journals(log_directories: Iterable[str]) -> None:
+    """Take journals away, the first directory's last, and make that last."""
+    for directory in reversed(list(log_directories)):
+        folder = os.path.join(directory, COMMIT_DIRECTORY_NAME)
+        path = journal_path(directory)
+        files.unlink(path, missing_ok=True)
+        files.unlink(path + files.TEMPORARY_SUFFIX, missing_ok=True)
+        files.rmdir(folder, missing_ok=True)
+        files.fsync_directory(directory)
+
+
+def roll_forward(journal: Journal, *, is_first_time: bool = False) -> None:
+    """Take the steps of a commit to their end.
+
+    Raises
+    ------
+    RecoveryError
+        A file is in a state that no crash of this commit leaves; nothing was touched.
+    OSError
+        A step failed; the journal stays.
+    """
+    if not is_first_time:
+        check_targets(journal)
+    _unlink_marks(journal)
+    _make_partition_directories(journal)
+    with _StagedSources() as sources:
+        for plan in journal.partitions:
+            _take_steps(journal, plan, sources, is_first_time=is_first_time)
+    _write_log_start_offsets(journal)
+    _publish(journal)
+    remove_journals(journal.log_directories)
+    for path in journal.staged_paths:
+        files.unlink(path, missing_ok=True)
+
+
+# Looking
+
+
+def check_targets(journal: Journal) -> None:
+    """Look at all that the steps would touch.
+
+    Raises
+    ------
+    RecoveryError
+        A file is in a state that no crash of this commit leaves.
+    """
+    with _StagedSources() as sources:
+        for plan in journal.partitions:
+            for segment in plan.segments:
+                _check_segment(plan, segment, sources)
+
+
+def _check_segment(plan: PartitionPlan, segment: SegmentPlan, sources: _StagedSources) -> None:
+    path = _log_path(plan, segment.base_offset)
+    size = _size_if_there(path)
+    adopt = _adopt_step(plan, segment.base_offset)
+    if adopt is not None and os.path.exists(adopt.staged_path):
+        _check_staged(adopt)
+        if size != segment.file_bytes_before:
+            raise _unexpected(path, size, segment)
+        return
+    if adopt is not None:
+        _check_adopted(path, size, adopt, segment)
+    elif size == segment.file_bytes_before:
+        return
+    start = segment.valid_bytes_before if adopt is None else adopt.size_bytes
+    if not start <= size <= segment.bytes_after:
+        raise _unexpected(path, size, segment)
+    for step in _copy_steps(plan, segment.base_offset):
+        _check_copied(path, size, step, sources)
+
+
+def _check_staged(adopt: AdoptStep) -> None:
+    size, header = _size_if_there(adopt.staged_path), _first_header(adopt.staged_path)
+    if size != adopt.size_bytes or header != adopt.first_header:
+        raise RecoveryError(
+            f"staged file differs from the journal: {size} bytes, recorded are "
+            f"{adopt.size_bytes} (file {adopt.staged_path})"
+        )
+
+
+def _check_adopted(path: str, size: int, adopt: AdoptStep, segment: SegmentPlan) -> None:
+    """Know a renamed file by inode, size and first batch; a copy of it by all its headers."""
+    if size < adopt.size_bytes or _first_header(path) != adopt.first_header:
+        raise _unexpected(path, size, segment)
+    is_renamed = os.stat(path).st_ino == adopt.inode
+    if not is_renamed and header_checksum_of(path, adopt.size_bytes) != adopt.header_checksum:
+        raise _unexpected(path, size, segment)
+
+
+def _check_copied(path: str, size: int, step: CopyStep, sources: _StagedSources) -> None:
+    """Compare what is there of a copy with its source; lost pages are zeros."""
+    source = sources.open(step.staged_path)
+    target = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        done, there = 0, min(step.length_bytes, size - step.position)
+        while done < there:
+            count = min(COMPARED_BYTES, there - done)
+            ours = files.read_exactly(source, step.staged_position + done, count)
+            found = files.read_exactly(target, step.position + done, count)
+            if not _is_ours(found, ours):
+                raise RecoveryError(
+                    f"bytes that are not of the open commit near position "
+                    f"{step.position + done} (file {path})"
+                )
+            done += count
+    finally:
+        os.close(target)
+
+
+def _is_ours(found: bytes, ours: bytes) -> bool:
+    if found == ours:
+        return True
+    if len(found) != len(ours):
+        return False
+    there = np.frombuffer(found, np.uint8)
+    return bool(((there == np.frombuffer(ours, np.uint8)) | (there == 0)).all())
+
+
+# The steps
+
+
+def _take_steps(
+    journal: Journal, plan: PartitionPlan, sources: _StagedSources, *, is_first_time: bool
+) -> None:
+    directory = _directory(plan)
+    if plan.partition_metadata is not None:
+        path = os.path.join(directory, PARTITION_METADATA)
+        files.write_atomically(path, plan.partition_metadata)
+    if plan.epoch_start_offset is not None:
+        _add_leader_epoch(directory, plan.leader_epoch, plan.epoch_start_offset)
+    tail: SegmentTail | None = None
+    for segment in plan.segments:
+        _write_log(plan, segment, sources)
+        tail = _complete_indexes(journal, plan, segment, is_first_time=is_first_time)
+    if tail is not None:
+        write_tail_file(directory, tail)
+    if _makes_names(plan):
+        files.fsync_directory(directory)
+
+
+def _complete_indexes(
+    journal: Journal, plan: PartitionPlan, segment: SegmentPlan, *, is_first_time: bool
+) -> SegmentTail:
+    """Complete the indexes; after a crash make them anew, as unsynced entries may be gone."""
+    indexed = segment.indexed
+    if not is_first_time:
+        indexed = SegmentTail.empty(segment.base_offset, created_ms=indexed.created_ms)
+    return complete_indexes(
+        plan.topic_partition,
+        _directory(plan),
+        indexed,
+        bytes_after=segment.bytes_after,
+        index_interval_bytes=journal.index_interval_bytes,
+        durable=journal.clean_shutdown_marks[plan.log_directory] is not None,
+    )
+
+
+def _makes_names(plan: PartitionPlan) -> bool:
+    """Tell whether files appear or are replaced in the partition directory that must last."""
+    return (
+        plan.partition_metadata is not None
+        or plan.epoch_start_offset is not None
+        or any(segment.file_bytes_before < 0 for segment in plan.segments)
+        or any(isinstance(step, AdoptStep) for step in plan.steps)
+    )
+
+
+def _write_log(plan: PartitionPlan, segment: SegmentPlan, sources: _StagedSources) -> None:
+    path = _log_path(plan, segment.base_offset)
+    adopt = _adopt_step(plan, segment.base_offset)
+    start = segment.valid_bytes_before
+    if adopt is not None:
+        if os.path.exists(adopt.staged_path):
+            files.rename(adopt.staged_path, path)
+        start = adopt.size_bytes
+    copies = _copy_steps(plan, segment.base_offset)
+    descriptor = files.open_for_update(path, create=segment.file_bytes_before < 0)
+    try:
+        is_longer = os.fstat(descriptor).st_size > start
+        if is_longer:
+            files.truncate(descriptor, start)
+        for step in copies:
+            files.copy_range(
+                sources.open(step.staged_path),
+                descriptor,
+                source_position=step.staged_position,
+                target_position=step.position,
+                length=step.length_bytes,
+            )
+        if copies or is_longer or (adopt is None and segment.file_bytes_before < 0):
+            files.fsync(descriptor)
+    finally:
+        files.close(descriptor)
+
+
+def _add_leader_epoch(directory: str, epoch: int, start_offset: int) -> None:
+    entries = read_leader_epochs(LOCAL, directory)
+    if not entries:
+        data = format_leader_epochs([LeaderEpoch(epoch, start_offset)])
+        files.write_atomically(os.path.join(directory, LEADER_EPOCH_CHECKPOINT), data)
+
+
+def _unlink_marks(journal: Journal) -> None:
+    for directory, mark in journal.clean_shutdown_marks.items():
+        if mark is not None:
+            files.unlink(os.path.join(directory, CLEAN_SHUTDOWN_MARK), missing_ok=True)
+            files.fsync_directory(directory)
+
+
+def _make_partition_directories(journal: Journal) -> None:
+    made = set()
+    for plan in journal.partitions:
+        if plan.start_before is None:
+            files.mkdir(_directory(plan), exist_ok=True)
+            made.add(plan.log_directory)
+    for directory in sorted(made):
+        files.fsync_directory(directory)
+
+
+def _write_log_start_offsets(journal: Journal) -> None:
+    for directory in journal.log_directories:
+        moved = {
+            plan.topic_partition: plan.start_after
+            for plan in journal.partitions
+            if plan.log_directory == directory and plan.start_after != (plan.start_before or 0)
+        }
+        if moved:
+            path = os.path.join(directory, LOG_START_OFFSET_CHECKPOINT)
+            before = read_offset_checkpoint(LOCAL, directory, LOG_START_OFFSET_CHECKPOINT) or {}
+            files.write_atomically(path, format_offset_checkpoint({**before, **moved}))
+
+
+def _publish(journal: Journal) -> None:
+    """Raise the counters, put the marks back, and end the caps of all directories at once."""
+    for directory in journal.log_directories:
+        path = os.path.join(directory, VERSIONS_FILE_NAME)
+        files.write_atomically(path, _next_versions(journal, directory))
+        mark = journal.clean_shutdown_marks[directory]
+        if mark is not None:
+            files.write_atomically(os.path.join(directory, CLEAN_SHUTDOWN_MARK), mark)
+        files.fsync_directory(directory)
+    if len(journal.log_directories) > 1:
+        path = journal_path(journal.log_directories[0])
+        files.write_atomically(path, journal.made_visible().to_bytes())
+        files.fsync_directory(os.path.dirname(path))
+
+
+def _next_versions(journal: Journal, directory: str) -> bytes:
+    versions = read_versions(directory)
+    applications: Mapping[str, ApplicationVersion] = versions.applications
+    if journal.application is not None and journal.version is not None:
+        entry = ApplicationVersion(version=journal.version, write_id=journal.write_id)
+        applications = {**applications, journal.application: entry}
+    return replace(versions, counter=versions.counter + 1, applications=applications).to_bytes()
+
+
+def _write_journal(log_directory: str, data: bytes) -> None:
+    path = journal_path(log_directory)
+    folder = os.path.dirname(path)
+    files.mkdir(folder, exist_ok=True)
+    files.fsync_directory(log_directory)
+    files.write_atomically(path, data)
+    files.fsync_directory(folder)
+
+
+class _StagedSources:
+    """Staged files that are open for copying, not too many at a time."""
+
+    def __init__(self) -> None:
+        self._descriptors: dict[str, int] = {}
+
+    def __enter__(self) -> _StagedSources:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for descriptor in self._descriptors.values():
+            os.close(descriptor)
+        self._descriptors.clear()
+
+    def open(self, path: str) -> int:
+        if path not in self._descriptors:
+            if len(self._descriptors) >= MAX_OPEN_STAGED:
+                os.close(self._descriptors.pop(next(iter(self._descriptors))))
+            try:
+                self._descriptors[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError as error:
+                raise RecoveryError(
+                    f"a staged file of the open commit is missing (file {path})"
+                ) from error
+        return self._descriptors[path]
+
+
+def _adopt_step(plan: PartitionPlan, base_offset: int) -> AdoptStep | None:
+    for step in plan.steps:
+        if isinstance(step, AdoptStep) and step.base_offset == base_offset:
+            return step
+    return None
+
+
+def _copy_steps(plan: PartitionPlan, base_offset: int) -> list[CopyStep]:
+    return [
+        step
+        for step in plan.steps
+        if isinstance(step, CopyStep) and step.base_offset == base_offset
+    ]
+
+
+def _directory(plan: PartitionPlan) -> str:
+    return os.path.join(plan.log_directory, str(plan.topic_partition))
+
+
+def _log_path(plan: PartitionPlan, base_offset: int) -> str:
+    return os.path.join(_directory(plan), segment_file_name(base_offset))
+
+
+def _size_if_there(path: str) -> int:
+    """Measure a file; -1 where it is not there."""
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return -1
+
+
+def _first_header(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(RECORD_BATCH_HEADER.size)
+
+
+def _unexpected(path: str, size: int, segment: SegmentPlan) -> RecoveryError:
+    return RecoveryError(
+        f"segment is in a state that no crash of the open commit leaves: {size} bytes (-1: not "
+        f"there), recorded are {segment.file_bytes_before} before and {segment.bytes_after} "
+        f"after (file {path})"
+    )

@@ -1,0 +1,271 @@
+"""Where a write goes: its log directories, the partitions in them, and what may not be written.
+
+Several log directories are one log, as ``log.dirs`` is. Every partition has its directory before
+a row is staged, a new one too: the directories that hold fewest partitions come first, in an
+order that all tasks of a write agree on, since each of them works it out from the same numbers.
+
+A directory with `meta.properties` belongs to a cluster: a broker sets a partition directory aside
+whose topic it does not know, and a replica that becomes follower cuts what its leader does not
+have. So topics must exist there, with one replica, as ``__cluster_metadata`` has them. Topics
+that a broker keeps for itself are never written.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import uuid
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from spark_segmentlog.errors import (
+    LogPermissionError,
+    NotALogDirectoryError,
+    UnknownTopicOrPartitionError,
+    UnsafeTargetError,
+)
+from spark_segmentlog.log import files
+from spark_segmentlog.log.checkpoints import (
+    META_PROPERTIES,
+    PartitionMetadata,
+    format_partition_metadata,
+    parse_meta_properties,
+    read_partition_metadata,
+    read_text,
+)
+from spark_segmentlog.log.cluster_metadata import (
+    METADATA_PARTITION,
+    METADATA_TOPIC,
+    ClusterTopic,
+    read_cluster_topics,
+)
+from spark_segmentlog.log.file_names import (
+    LOG_SUFFIX,
+    TopicPartition,
+    find_topic_partition,
+    is_topic_name,
+)
+from spark_segmentlog.log.files import LOCAL
+
+INTERNAL_TOPICS: Final = frozenset((METADATA_TOPIC, "__consumer_offsets", "__transaction_state"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetLayout:
+    """The log directories of a write and their partitions as it was planned. Pickles.
+
+    Attributes
+    ----------
+    log_directories : tuple of str
+        Real paths, sorted.
+    partitions : mapping of topic to mapping of partition to slot in `log_directories`
+    partition_counts : tuple of int
+        Partition directories in each log directory.
+    new_partition_count : int
+        Partitions of a topic that does not exist yet.
+    cluster_topics : mapping of topic to ClusterTopic, or None
+        Of the cluster that a directory belongs to; None where none does.
+    allow_unsafe : bool
+        Writes what a broker would punish; topics that it keeps for itself are refused still.
+    """
+
+    log_directories: tuple[str, ...]
+    partitions: Mapping[str, Mapping[int, int]]
+    partition_counts: tuple[int, ...]
+    new_partition_count: int
+    cluster_topics: Mapping[str, ClusterTopic] | None = field(default=None)
+    allow_unsafe: bool = False
+
+    def partition_count(self, topic: str) -> int:
+        """Tell how many partitions a topic has, or will have.
+
+        Raises
+        ------
+        UnsafeTargetError
+            The topic may not be written.
+        """
+        self.check_topic(topic)
+        known = None if self.cluster_topics is None else self.cluster_topics.get(topic)
+        if known is not None:
+            return max(known.replicas, default=-1) + 1
+        existing = self.partitions.get(topic)
+        return max(existing) + 1 if existing else self.new_partition_count
+
+    def exists(self, topic_partition: TopicPartition) -> bool:
+        """Tell whether a partition has a directory."""
+        return topic_partition.partition in self.partitions.get(topic_partition.topic, {})
+
+    def directory_of(self, topic_partition: TopicPartition) -> str:
+        """Tell which log directory holds a partition, or will.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+            The topic has other partitions, not this one.
+        """
+        existing = self.partitions.get(topic_partition.topic)
+        if not existing and (self.cluster_topics is None or self.allow_unsafe):
+            return self.log_directories[self._new_slot(topic_partition)]
+        slot = (existing or {}).get(topic_partition.partition)
+        if slot is None:
+            raise UnknownTopicOrPartitionError(
+                f"partition {topic_partition} is in none of {list(self.log_directories)}; the "
+                f"topic's partitions there are {sorted(existing or ())}"
+            )
+        return self.log_directories[slot]
+
+    def check_topic(self, topic: str) -> None:
+        """Refuse topics that may not be written.
+
+        Raises
+        ------
+        UnsafeTargetError
+        """
+        if topic in INTERNAL_TOPICS:
+            raise UnsafeTargetError(f"topic {topic} is the broker's own and is never written")
+        if not is_topic_name(topic):
+            raise UnsafeTargetError(
+                f"topic {topic!r}: a name has 1 to 249 ASCII letters, digits, dots, underscores "
+                "and dashes, and is not . or .."
+            )
+        if self.cluster_topics is None or self.allow_unsafe:
+            return
+        known = self.cluster_topics.get(topic)
+        if known is None:
+            raise UnsafeTargetError(
+                f"topic {topic} does not exist in the cluster that {self.log_directories[0]} "
+                "belongs to: its broker would set the partition aside; create the topic first"
+            )
+        if known.max_replicas > 1:
+            raise UnsafeTargetError(
+                f"topic {topic} has {known.max_replicas} replicas, 1 is allowed: records appended "
+                "to one that becomes follower would be cut"
+            )
+
+    def topic_id_file(self, topic: str) -> bytes:
+        """Give the `partition.metadata` of a new partition: the topic's id, or a new one."""
+        if self.cluster_topics is not None and topic in self.cluster_topics:
+            return format_partition_metadata(PartitionMetadata(self.cluster_topics[topic].topic_id))
+        for partition, slot in self.partitions.get(topic, {}).items():
+            directory = os.path.join(self.log_directories[slot], f"{topic}-{partition}")
+            metadata = read_partition_metadata(LOCAL, directory)
+            if metadata is not None:
+                return format_partition_metadata(metadata)
+        return format_partition_metadata(PartitionMetadata(_new_topic_id()))
+
+    def _new_slot(self, topic_partition: TopicPartition) -> int:
+        """Deal a new topic's partitions out to the directories, those that hold fewest first."""
+        counts = list(self.partition_counts)
+        slots = range(len(counts))
+        # Topics that are new together start at different ones of equally empty directories.
+        turn = zlib.crc32(topic_partition.topic.encode()) % len(counts)
+        chosen = 0
+        for _ in range(topic_partition.partition + 1):
+            chosen = min(slots, key=lambda slot: (counts[slot], (slot - turn) % len(counts)))
+            counts[chosen] += 1
+        return chosen
+
+
+def read_target_layout(
+    paths: Sequence[str], *, new_partition_count: int = 1, allow_unsafe: bool = False
+) -> TargetLayout:
+    """Look at the log directories of a write.
+
+    Raises
+    ------
+    NotALogDirectoryError
+        A path that is a file or a partition directory.
+    UnsafeTargetError
+        A directory of a cluster whose metadata cannot be found or read.
+    """
+    log_directories = tuple(sorted({os.path.realpath(path) for path in paths}))
+    partitions: dict[str, dict[int, int]] = {}
+    counts = []
+    for slot, directory in enumerate(log_directories):
+        found = _list_partitions(directory)
+        counts.append(len(found))
+        for topic_partition in found:
+            partitions.setdefault(topic_partition.topic, {})[topic_partition.partition] = slot
+    return TargetLayout(
+        log_directories=log_directories,
+        partitions=partitions,
+        partition_counts=tuple(counts),
+        new_partition_count=new_partition_count,
+        cluster_topics=_cluster_topics(log_directories, allow_unsafe),
+        allow_unsafe=allow_unsafe,
+    )
+
+
+def make_log_directories(paths: Iterable[str]) -> None:
+    """Create log directories that are not there; on the driver alone, before a task starts."""
+    for path in paths:
+        missing = []
+        path = os.path.realpath(path)
+        while not os.path.isdir(path):
+            missing.append(path)
+            path = os.path.dirname(path)
+        for folder in reversed(missing):
+            try:
+                files.mkdir(folder, exist_ok=True)
+            except PermissionError as error:
+                raise LogPermissionError(f"no permission to create {folder}") from error
+            files.fsync_directory(os.path.dirname(folder))
+
+
+def _list_partitions(directory: str) -> list[TopicPartition]:
+    if not os.path.isdir(directory):
+        raise NotALogDirectoryError(f"{directory} is no folder: only a log directory is written")
+    folders, others = LOCAL.list_directories(directory)
+    if any(name.endswith(LOG_SUFFIX) for name in others):
+        raise NotALogDirectoryError(
+            f"{directory} holds .log files, so it is a partition directory: name the log "
+            "directory above it"
+        )
+    found = (find_topic_partition(name) for name in folders)
+    return [topic_partition for topic_partition in found if topic_partition is not None]
+
+
+def _cluster_topics(
+    log_directories: Sequence[str], allow_unsafe: bool
+) -> dict[str, ClusterTopic] | None:
+    owned = [path for path in log_directories if _cluster_id(path) is not None]
+    if not owned:
+        return None
+    holder = _find_metadata_log(log_directories, _cluster_id(owned[0]))
+    if holder is not None:
+        return read_cluster_topics(holder)
+    if allow_unsafe:
+        return None
+    raise UnsafeTargetError(
+        f"{owned[0]} belongs to a cluster ({META_PROPERTIES} is there), and its "
+        f"{METADATA_PARTITION} is neither in {list(log_directories)} nor beside them: which topics "
+        "it knows, and with how many replicas, cannot be told"
+    )
+
+
+def _find_metadata_log(log_directories: Sequence[str], cluster_id: str | None) -> str | None:
+    """Find the log directory with the metadata log: one of these, or beside them."""
+    beside = {
+        os.path.join(parent, name)
+        for parent in {os.path.dirname(path) for path in log_directories}
+        for name in LOCAL.list_directories(parent)[0]
+    }
+    for path in [*log_directories, *sorted(beside)]:
+        is_there = os.path.isdir(os.path.join(path, str(METADATA_PARTITION)))
+        if is_there and _cluster_id(path) == cluster_id:
+            return path
+    return None
+
+
+def _cluster_id(log_directory: str) -> str | None:
+    text = read_text(LOCAL, log_directory, META_PROPERTIES)
+    return None if text is None else parse_meta_properties(text).get("cluster.id", "")
+
+
+def _new_topic_id() -> str:
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        if not text.startswith("-"):
+            return text
