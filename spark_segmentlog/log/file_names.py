@@ -104,9 +104,11 @@ def segment_file_name(base_offset: int, suffix: str = LOG_SUFFIX) -> str:
 
 
 def find_base_offset(file_name: str, suffix: str = LOG_SUFFIX) -> int | None:
-    """Read the offset in a file's name; None where the name is not digits and this suffix."""
+    """Read the offset in a file's name; None where it is not 20 digits and this suffix."""
     digits = file_name[: -len(suffix)]
-    if not file_name.endswith(suffix) or not (digits.isascii() and digits.isdigit()):
+    if len(digits) != BASE_OFFSET_DIGITS or not (digits.isascii() and digits.isdigit()):
+        return None
+    if not file_name.endswith(suffix):
         return None
     offset = int(digits)
     return offset if offset <= MAX_OFFSET else None

@@ -18,8 +18,10 @@ from spark_segmentlog.log.file_names import (
     CLEANED_SUFFIX,
     LOG_SUFFIX,
     MAX_OFFSET,
+    OFFSET_INDEX_SUFFIX,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     find_base_offset,
 )
@@ -27,7 +29,10 @@ from spark_segmentlog.log.files import Storage
 from spark_segmentlog.record._types import Int64s
 
 _LOG_NAME_LENGTH = BASE_OFFSET_DIGITS + len(LOG_SUFFIX)
-_LARGEST_OFFSET_NAME = f"{MAX_OFFSET:0{BASE_OFFSET_DIGITS}d}"
+_USUAL_LENGTHS = frozenset(
+    BASE_OFFSET_DIGITS + len(suffix)
+    for suffix in (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+)
 _SWAPPED_LOG_SUFFIX = LOG_SUFFIX + SWAP_SUFFIX
 _SWAPPED_TRANSACTION_INDEX_SUFFIX = TRANSACTION_INDEX_SUFFIX + SWAP_SUFFIX
 
@@ -65,26 +70,31 @@ def list_partition(storage: Storage, directory: str) -> PartitionListing:
 
 def sort_names(names: list[str]) -> PartitionListing:
     """Pick the segments, transaction indexes and snapshots out of file names."""
-    plain = [
-        int(name[:BASE_OFFSET_DIGITS])
-        for name in names
-        if name[-4:] == LOG_SUFFIX
-        and len(name) == _LOG_NAME_LENGTH
-        and name[:BASE_OFFSET_DIGITS].isdecimal()
-        and name[:BASE_OFFSET_DIGITS] <= _LARGEST_OFFSET_NAME
-    ]
-    others = [name for name in names if name[-6:] != ".index" and name[-10:] != ".timeindex"]
-    swapped = _swapped(others).difference(plain)
+    plain = _plain_segments(names)
+    # Most files are logs and their two indexes, known by the length of their names.
+    others = [name for name in names if len(name) not in _USUAL_LENGTHS]
+    swapped = _swapped(others).difference(plain) if others else set()
     transaction_indexes = {
         *_offsets(others, TRANSACTION_INDEX_SUFFIX),
         *_offsets(others, _SWAPPED_TRANSACTION_INDEX_SUFFIX),
     }
     return PartitionListing(
-        base_offsets=_ascending([*plain, *swapped]),
+        base_offsets=_ascending([*plain, *swapped] if swapped else plain),
         swapped=frozenset(swapped),
         transaction_index_offsets=_ascending(transaction_indexes),
         snapshot_offsets=_ascending(_offsets(others, SNAPSHOT_SUFFIX)),
     )
+
+
+def _plain_segments(names: list[str]) -> list[int]:
+    logs = [name for name in names if name[-4:] == LOG_SUFFIX]
+    digits = [name[:BASE_OFFSET_DIGITS] for name in logs if len(name) == _LOG_NAME_LENGTH]
+    together = "".join(digits)
+    if together.isascii() and together.isdigit():
+        offsets = [int(text) for text in digits]
+        if max(offsets) <= MAX_OFFSET:
+            return offsets
+    return _offsets(logs, LOG_SUFFIX)
 
 
 def _swapped(names: list[str]) -> set[int]:
