@@ -1,10 +1,13 @@
 """Compilation of kernels: a typed `njit` whose cache never gets in the way, and intrinsics.
 
-numba caches compiled code beside the source, or in the user's cache directory. Where neither can be
-written (read-only installs, zips, eggs, containers without a home) it refuses at import; here the
-kernel is then compiled in every process. What the cache holds belongs to the contents of all kernel
-files of this room, not only of the one that holds the function: kernels call each other across files,
-and a wheel may give all versions of a file the same time stamp.
+numba caches compiled code beside the source, or in the user's cache directory. Where neither can
+be written (read-only installs, zips, eggs, containers without a home) it refuses at import; here
+the kernel is then compiled in every process. What the cache holds belongs to the contents of all
+kernel files of this room, not only of the one that holds the function: kernels call each other
+across files, and a wheel may give all versions of a file the same time stamp.
+
+Kernels own no memory: they make no arrays, and so are compiled without numba's reference counts,
+which cost a record five times what its bytes do.
 """
 
 from __future__ import annotations
@@ -19,9 +22,12 @@ from typing import Any, ParamSpec, TypeVar
 
 import llvmlite.binding
 import numba
+import numpy as np
 from llvmlite import ir
 from numba.core import caching, cgutils, config, types
 from numba.extending import intrinsic
+
+from spark_segmentlog.record._types import Bytes, Int64s
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -49,7 +55,7 @@ def inlined(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
-    """numba's cache, stamped with all kernel sources; trouble with its files means a compilation."""
+    """numba's cache, stamped with all kernel sources; trouble with it means a compilation."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
@@ -83,14 +89,18 @@ def _sources_stamp() -> str:
     return digest.hexdigest()
 
 
+# Numbers of one width, by the names that numba knows, and as what they are to Python.
+
+int64: Callable[[int], int] = np.int64  # type: ignore[assignment]
+uint64: Callable[[int], int] = np.uint64  # type: ignore[assignment]
+
+
 # Intrinsics. None of them checks a bound: the caller has.
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def copy_bytes(
-    _context: Any, target: Any, target_at: Any, source: Any, source_at: Any, count: Any
+def _copy(
+    _context: Any, target: Any, _target_at: Any, source: Any, _source_at: Any, _count: Any
 ) -> Any:
-    """`memcpy` between two byte arrays: (target, index, source, index, count)."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         target_array = context.make_array(signature.args[0])(context, builder, args[0])
@@ -107,8 +117,13 @@ def copy_bytes(
     return types.void(target, types.int64, source, types.int64, types.int64), generate
 
 
-def _load_intrinsic(bits: int, result: Any, *, big_endian: bool) -> Any:
-    @intrinsic  # type: ignore[untyped-decorator]
+copy_bytes: Callable[[Bytes, int, Bytes, int, int], None] = intrinsic(_copy)
+"""`memcpy` between two byte arrays: target, index, source, index, count."""
+
+
+def _load_intrinsic(
+    bits: int, result: Any, *, big_endian: bool
+) -> Callable[[Bytes | Int64s, int], int]:
     def load(_context: Any, array: Any, at: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             source = context.make_array(signature.args[0])(context, builder, args[0])
@@ -120,7 +135,8 @@ def _load_intrinsic(bits: int, result: Any, *, big_endian: bool) -> Any:
 
         return result(array, types.int64), generate
 
-    return load
+    compiled: Callable[[Bytes | Int64s, int], int] = intrinsic(load)
+    return compiled
 
 
 # Little-endian as the machine: x86 and ARM, the only ones numba has wheels for besides POWER (le).
@@ -129,11 +145,10 @@ load_be32 = _load_intrinsic(32, types.int32, big_endian=True)
 load_be64 = _load_intrinsic(64, types.int64, big_endian=True)
 
 
-def _crc_intrinsic(name: str, state_bits: int, value_bits: int) -> Any:
+def _crc_intrinsic(name: str, state_bits: int, value_bits: int) -> Callable[[int, int], int]:
     """Make a step (checksum, value) of 64-bit numbers from an instruction of narrower ones."""
     word = types.uint64
 
-    @intrinsic  # type: ignore[untyped-decorator]
     def step(_context: Any, crc: Any, data: Any) -> Any:
         def generate(_target: Any, builder: Any, _signature: Any, args: Any) -> Any:
             state, value = ir.IntType(state_bits), ir.IntType(value_bits)
@@ -145,7 +160,8 @@ def _crc_intrinsic(name: str, state_bits: int, value_bits: int) -> Any:
 
         return word(word, word), generate
 
-    return step
+    compiled: Callable[[int, int], int] = intrinsic(step)
+    return compiled
 
 
 def _host_has(feature: str) -> bool:
@@ -155,7 +171,7 @@ def _host_has(feature: str) -> bool:
     return bool(llvmlite.binding.get_host_cpu_features().get(feature))
 
 
-def _crc_instructions() -> tuple[Any, Any] | None:
+def _crc_instructions() -> tuple[Callable[[int, int], int], Callable[[int, int], int]] | None:
     machine = llvmlite.binding.get_process_triple().split("-")[0]
     if machine in ("x86_64", "amd64") and _host_has("sse4.2"):
         return (

@@ -11,6 +11,12 @@ ByteSource: TypeAlias = bytes | bytearray | memoryview
 Bytes: TypeAlias = NDArray[np.uint8]
 Int32s: TypeAlias = NDArray[np.int32]
 Int64s: TypeAlias = NDArray[np.int64]
+Words: TypeAlias = NDArray[np.uint64]
 Uint64s: TypeAlias = NDArray[np.uint64]
 Bools: TypeAlias = NDArray[np.bool_]
 ArrowArray: TypeAlias = Any
+
+
+def bytes_view(data: ByteSource | Bytes) -> memoryview:
+    """Look at contiguous bytes of any kind."""
+    return data.data if isinstance(data, np.ndarray) else memoryview(data)
