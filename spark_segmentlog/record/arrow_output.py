@@ -1,4 +1,4 @@
-"""Arrow record batches in the making: flat buffers that kernels write, and the columns made of them.
+"""Arrow batches in the making: flat buffers that kernels write, and the columns made of them.
 
 Buffers are handed over to Arrow without a copy, and come back into use when nothing refers to the
 batch any more: fresh memory costs page faults that show in the time of a scan. A batch that is kept
@@ -93,7 +93,7 @@ class _Buffers:
         return all(view() is None for view in self.lent)
 
     def lend(self, array: Bytes | Int32s | Int64s, count: int) -> pa.Buffer:
-        """Hand the start of an array to Arrow, which keeps the view alive as long as it needs it."""
+        """Hand the start of an array to Arrow, which keeps the view as long as it needs it."""
         view = array[:count]
         self.lent.append(weakref.ref(view))
         return pa.py_buffer(view)
@@ -242,12 +242,12 @@ class ArrowOutput:
             return self._headers(count, int(state[kernels.HEADERS]))
         if name in ("topic", "partition"):
             return self._constant(name)[:count]
-        array: Int64s | Int32s = {
+        arrays: dict[str, Int64s | Int32s] = {
             "offset": buffers.offset,
             "timestamp": buffers.timestamp,
             "timestampType": buffers.timestamp_type,
-        }[name]
-        lent = [None, buffers.lend(array, count)]
+        }
+        lent = [None, buffers.lend(arrays[name], count)]
         return pa.Array.from_buffers(COLUMN_TYPES[name], count, lent, 0)
 
     def _constant(self, name: str) -> ArrowArray:

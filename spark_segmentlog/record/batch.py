@@ -1,11 +1,11 @@
 """Record batches of format 2, plainly: a header of 61 bytes, then records.
 
-The header is the truth for offsets: a record's offset is the base offset plus its own delta, never an
-index, and the next batch starts behind base + last offset delta, however many records compaction left.
-A record's timestamp is the base timestamp plus its delta, or, with LogAppendTime, the batch's maximum;
-with the delete-horizon bit the base timestamp is that horizon and the deltas still add up to it
-(KIP-534). Null is length -1, in key, value and header value; no other negative length is legal, and a
-header key is never null.
+The header is the truth for offsets: a record's offset is the base offset plus its own delta, never
+an index, and the next batch starts behind base + last offset delta, however many records
+compaction left. A record's timestamp is the base timestamp plus its delta, or, with LogAppendTime,
+the batch's maximum; with the delete-horizon bit the base timestamp is that horizon and the deltas
+still add up to it (KIP-534). Null is length -1, in key, value and header value; no other negative
+length is legal, and a header key is never null.
 
 This is the plain twin of the kernels: slower by far, and the one that words the errors.
 """
@@ -24,7 +24,7 @@ from spark_segmentlog.errors import (
     InvalidBatchError,
     InvalidRecordError,
 )
-from spark_segmentlog.record._types import Bytes, ByteSource
+from spark_segmentlog.record._types import Bytes, ByteSource, bytes_view
 from spark_segmentlog.record.compression import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     BlockError,
@@ -96,7 +96,7 @@ class RecordBatchHeader:
     def unpack(cls, buffer: ByteSource | Bytes, position: int = 0) -> RecordBatchHeader:
         """Read the fields as they are, unchecked."""
         names = cls.__dataclass_fields__
-        values = RECORD_BATCH_HEADER.unpack_from(buffer, position)
+        values = RECORD_BATCH_HEADER.unpack_from(bytes_view(buffer), position)
         return cls(**dict(zip(names, values, strict=True)))
 
     @property
@@ -164,7 +164,8 @@ def parse_record_batch_header(
     """
     place = file_position + position
     if len(buffer) - position < RECORD_BATCH_OVERHEAD:
-        reason = f"record batch header cut off: {len(buffer) - position} of {RECORD_BATCH_OVERHEAD} bytes"
+        available = len(buffer) - position
+        reason = f"record batch header of {available} bytes, {RECORD_BATCH_OVERHEAD} are needed"
         raise InvalidBatchError(reason, source=source, position=place)
     header = RecordBatchHeader.unpack(buffer, position)
     reason = invalid_header_reason(header)

@@ -1,8 +1,8 @@
 """Compressed blocks of record batches and wrappers: gzip, snappy, lz4 and zstd.
 
 - gzip: one or more members.
-- snappy: xerial framing (magic, two versions, then blocks of a length and a raw snappy block), as Java
-  writes it, or one raw snappy block, as librdkafka does.
+- snappy: xerial framing (magic, two versions, then blocks of a length and a raw snappy block), as
+  Java writes it, or one raw snappy block, as librdkafka does.
 - lz4: LZ4 frames. The header checksum of format 0 is wrong on purpose (Kafka 0.8 and 0.9 hashed the
   magic bytes too, KAFKA-3160), so it is ignored there and checked elsewhere.
 - zstd: frames, with or without a content size, skippable ones between them.
@@ -19,7 +19,7 @@ from functools import lru_cache
 import cramjam
 import numpy as np
 
-from spark_segmentlog.record._types import Bytes, ByteSource
+from spark_segmentlog.record._types import Bytes, ByteSource, bytes_view
 from spark_segmentlog.record.layout import MAGIC_V0, Codec
 
 DEFAULT_MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
@@ -188,7 +188,8 @@ def _check_lz4_header(header: bytes) -> int:
     checksum = _lz4_header_checksum(header[4:6])
     if header[6] != checksum:
         raise BlockError(
-            f"lz4 block: header checksum mismatch: stored {header[6]:#04x}, computed {checksum:#04x}"
+            f"lz4 block: header checksum mismatch: stored {header[6]:#04x}, "
+            f"computed {checksum:#04x}"
         )
     return max_bytes
 
@@ -255,7 +256,7 @@ class DecompressionBuffer:
         self._max_bytes = max_bytes
         self._first_bytes = min(self._FIRST_BYTES, max_bytes + self._SLACK_BYTES)
         self.data: Bytes = np.empty(0, np.uint8)
-        self._view = memoryview(self.data)
+        self._view = bytes_view(self.data)
         self.used_bytes = 0
 
     def clear(self) -> None:
@@ -299,7 +300,7 @@ class DecompressionBuffer:
 
     def _resize(self, size: int) -> None:
         self.data = np.empty(size, np.uint8)
-        self._view = memoryview(self.data)
+        self._view = bytes_view(self.data)
 
     def _too_large(self) -> str:
         return f"decompressed block larger than the {self._max_bytes} bytes that are allowed"
@@ -312,4 +313,4 @@ def decompress(
     buffer = DecompressionBuffer(max_bytes)
     buffer.clear()
     buffer.append(codec, memoryview(block), magic=magic)
-    return memoryview(buffer.data[: buffer.used_bytes])
+    return bytes_view(buffer.data[: buffer.used_bytes])

@@ -1,9 +1,10 @@
 """Control records: the markers that end a transaction, and those that KRaft writes for itself.
 
-A control batch is a batch of format 2 with bit 5 of its attributes set. The key of each of its records
-is a version and a type (two int16); the value of a transaction marker is a version (int16) and the
-epoch of the coordinator (int32). Control records occupy offsets and are never rows. A type that is not
-known is no error: newer brokers add some (leader change, snapshot header and footer, voters).
+A control batch is a batch of format 2 with bit 5 of its attributes set. The key of each of its
+records is a version and a type (two int16); the value of a transaction marker is a version (int16)
+and the epoch of the coordinator (int32). Control records occupy offsets and are never rows. A type
+that is not known is no error: newer brokers add some (leader change, snapshot header and footer,
+voters).
 """
 
 from __future__ import annotations

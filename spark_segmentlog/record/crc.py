@@ -8,20 +8,15 @@ from __future__ import annotations
 import zlib
 
 import crc32c as _crc32c
-import numpy as np
 
-from spark_segmentlog.record._types import Bytes, ByteSource
+from spark_segmentlog.record._types import Bytes, ByteSource, bytes_view
 
 
 def crc32(data: ByteSource | Bytes) -> int:
     """CRC-32 (IEEE 802.3), as formats 0 and 1 carry it."""
-    return zlib.crc32(data)
+    return zlib.crc32(bytes_view(data))
 
 
 def crc32c(data: ByteSource | Bytes) -> int:
     """CRC-32C (Castagnoli), as format 2 carries it."""
-    return int(_crc32c.crc32c(np.ascontiguousarray(data) if _is_array(data) else data))
-
-
-def _is_array(data: object) -> bool:
-    return isinstance(data, np.ndarray)
+    return int(_crc32c.crc32c(bytes_view(data)))

@@ -1,10 +1,11 @@
 """From batches and messages, chosen by their headers, to Arrow record batches.
 
-`scan_headers` lists the entries of a piece of a file, the caller chooses rows, and a `RecordDecoder`
-turns them into columns: one kernel call for many entries checks their checksums, filters their records
-and writes those that are wanted straight into Arrow's buffers. Compressed batches are decompressed one
-by one into memory that is reused, and decoded from there by the same kernel. Bytes that are bad become
-errors of `spark_segmentlog.errors`, worded by the plain twins in `batch` and `legacy`.
+`scan_headers` lists the entries of a piece of a file, the caller chooses rows, and a
+`RecordDecoder` turns them into columns: one kernel call for many entries checks their checksums,
+filters their records and writes those that are wanted straight into Arrow's buffers. Compressed
+batches are decompressed one by one into memory that is reused, and decoded from there by the same
+kernel. Bytes that are bad become errors of `spark_segmentlog.errors`, worded by the plain twins in
+`batch` and `legacy`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from spark_segmentlog.errors import (
     MalformedTimestampError,
 )
 from spark_segmentlog.record import kernels
-from spark_segmentlog.record._types import Bools, Bytes, Int64s
+from spark_segmentlog.record._types import Bools, Bytes, Int64s, bytes_view
 from spark_segmentlog.record.arrow_output import COLUMN_TYPES, HEADERS_TYPE, ArrowOutput
 from spark_segmentlog.record.batch import BatchPlace, iterate_records
 from spark_segmentlog.record.compression import (
@@ -68,9 +69,11 @@ __all__ = [
 
 _INT64_MIN = -(2**63)
 _INT64_MAX = 2**63 - 1
-# No Arrow array of ours holds more bytes than 32-bit offsets can tell, a single huge record included.
+# No Arrow array of ours holds more bytes than 32-bit offsets can tell, a single huge record
+# included.
 _MAX_ARROW_BYTES = 1 << 30
-# Decompressed bytes that are decoded at once: a few batches, which then are still in the CPU's cache.
+# Decompressed bytes that are decoded at once: a few batches, which then are still in the CPU's
+# cache.
 _GROUP_BYTES = 512 * 1024
 
 _PLAIN_BATCH, _COMPRESSED_BATCH, _PLAIN_MESSAGE, _WRAPPER, _BAD_CODEC = range(5)
@@ -169,6 +172,15 @@ class RecordDecoder:
         self._checked_settings[kernels.CHECK_CRCS] = False
 
     @property
+    def source(self) -> str:
+        """Name of the file in errors; may be set when the next file's bytes follow."""
+        return self._source
+
+    @source.setter
+    def source(self, source: str) -> None:
+        self._source = source
+
+    @property
     def schema(self) -> pa.Schema:
         """Schema of the Arrow batches, equal to what Spark makes of the same columns (UTC)."""
         return self._output.schema
@@ -206,7 +218,7 @@ class RecordDecoder:
         rows = _rows(entries, selected)
         check_inside(buffer, entries, rows, file_position)
         flat = flat_bytes(buffer)
-        source = _Input(flat, memoryview(flat), entries, file_position)
+        source = _Input(flat, bytes_view(flat), entries, file_position)
         for run in _runs(entries, rows):
             yield from self._decode_run(source, run)
 
@@ -224,7 +236,7 @@ class RecordDecoder:
             return self._decode_messages(source, rows)
         if kind == _WRAPPER:
             return self._decode_wrappers(source, rows)
-        self._raise_error(source, int(rows[0]))
+        return self._raise_error(source, int(rows[0]))
 
     # Format 2
 
@@ -252,7 +264,7 @@ class RecordDecoder:
                 output.outputs,
             )
 
-        return self._drive(step, lambda index: self._raise_error(source, int(rows[index])))
+        return self._drive(step, source, rows)
 
     def _decode_compressed(self, source: _Input, rows: Int64s) -> Iterator[pa.RecordBatch]:
         good = np.ones(len(rows), np.bool_)
@@ -272,7 +284,7 @@ class RecordDecoder:
                 self._raise_error(source, int(rows[done]))
 
     def _decompress_group(self, source: _Input, rows: Int64s, good: Bools) -> Int64s:
-        """Decompress batches from the first on: spans of as many as fit, none when the first is bad."""
+        """Decompress batches from the first on, as many as fit; none when the first is bad."""
         scratch = self._scratch
         scratch.clear()
         spans = []
@@ -308,7 +320,7 @@ class RecordDecoder:
             chosen[:, kernels.MAGIC] == MAGIC_V1, append, TimestampType.NO_TIMESTAMP_TYPE
         )
         step = self._message_step(source.buffer, messages, self._settings)
-        return self._drive(step, lambda index: self._raise_error(source, int(rows[index])))
+        return self._drive(step, source, rows)
 
     def _message_step(self, buffer: Bytes, messages: Int64s, settings: Int64s) -> Callable[[], int]:
         output = self._output
@@ -322,7 +334,8 @@ class RecordDecoder:
             if messages is None:
                 self._raise_error(source, row)
             step = self._message_step(self._scratch.data, messages, self._checked_settings)
-            yield from self._drive(step, lambda _, row=row: self._raise_error(source, row))
+            inner_rows = np.full(len(messages), row)
+            yield from self._drive(step, source, inner_rows)
 
     def _unwrap(self, source: _Input, row: int) -> Int64s | None:
         """Decompress and check a wrapper; its messages, None when anything in it is bad."""
@@ -348,9 +361,9 @@ class RecordDecoder:
     # Both
 
     def _drive(
-        self, step: Callable[[], int], raise_error: Callable[[int], NoReturn]
+        self, step: Callable[[], int], source: _Input, rows: Int64s
     ) -> Iterator[pa.RecordBatch]:
-        """Call a kernel until its input is used up."""
+        """Call a kernel until its input, which comes from these rows, is used up."""
         output = self._output
         output.state[kernels.ROW : kernels.BODY_POSITION + 1] = 0
         while (code := step()) != kernels.DONE:
@@ -361,7 +374,7 @@ class RecordDecoder:
             elif code == kernels.BAD_TIMESTAMP:
                 raise self._timestamp_error()
             else:
-                raise_error(int(output.state[kernels.ROW]))
+                self._raise_error(source, int(rows[output.state[kernels.ROW]]))
 
     def _timestamp_error(self) -> MalformedTimestampError:
         state = self._output.state
@@ -422,7 +435,8 @@ def _rows(entries: Int64s, selected: Bools | Int64s | None) -> Int64s:
         rows = rows[selected]
     attributes = entries[rows, kernels.ATTRIBUTES]
     is_control = (attributes & CONTROL_MASK != 0) & (entries[rows, kernels.MAGIC] == MAGIC_V2)
-    return rows[~is_control]
+    rows = rows[~is_control]
+    return rows
 
 
 def _kinds(entries: Int64s, rows: Int64s) -> Int64s:

@@ -1,8 +1,8 @@
-"""Headers of the entries of a log: the top-level batches and messages, a row each, not decompressed.
+"""Headers of the entries of a log, the top-level batches and messages, a row each.
 
-A row is what a walk of a file needs to choose what to decode: where the entry lies, which offsets it
-covers, its timestamps, producer and flags. Positions are those of the file. No checksum is looked at,
-and no record.
+A row is what a walk of a file needs to choose what to decode: where the entry lies, which offsets
+it covers, its timestamps, producer and flags. Positions are those of the file. No checksum is
+looked at, and no record.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enum import Enum
 import numpy as np
 
 from spark_segmentlog.record import kernels
-from spark_segmentlog.record._types import Bools, Bytes, Int64s
+from spark_segmentlog.record._types import Bools, Bytes, Int64s, bytes_view
 from spark_segmentlog.record.batch import RecordBatchHeader, invalid_header_reason
 from spark_segmentlog.record.layout import (
     COMPRESSION_CODEC_MASK,
@@ -117,7 +117,8 @@ class HeaderTable:
     @property
     def is_compressed(self) -> Bools:
         """Whether the records are one compressed block."""
-        return self.codec != 0
+        compressed: Bools = self.codec != 0
+        return compressed
 
     @property
     def timestamp_type(self) -> Int64s:
@@ -214,7 +215,7 @@ def scan_headers(
 
 
 def check_crcs(buffer: Bytes, table: HeaderTable, *, file_position: int) -> Bools:
-    """Compare the checksums of entries that lie in `buffer`, whose first byte is `file_position`."""
+    """Compare the checksums of entries; `buffer` holds them, from `file_position` on."""
     good = np.empty(len(table), np.bool_)
     rows = np.arange(len(table))
     check_inside(buffer, table.entries, rows, file_position)
@@ -257,7 +258,7 @@ def check_inside(buffer: Bytes, entries: Int64s, rows: Int64s, file_position: in
 
 def _invalid_reason(buffer: Bytes, index: int, end: int) -> str:
     """Word what a scan found that is no entry, for errors."""
-    base_offset, length = LOG_PREFIX.unpack_from(buffer, index)
+    base_offset, length = LOG_PREFIX.unpack_from(bytes_view(buffer), index)
     magic = int(np.int8(buffer[index + MAGIC_OFFSET]))
     minimum = _MIN_LENGTHS.get(magic)
     if minimum is None:

@@ -1,10 +1,10 @@
 """Compiled loops over record batches and messages: bytes in, Arrow's buffers out.
 
-What must hold in every one of them: compiled code has no bounds checks of its own, so every read is
-behind a comparison with the end of its record, batch or buffer, every loop ends for any bytes, and
-every write is behind a comparison with the room that is left. A kernel raises nothing; it answers
-with a code, and the caller asks the plain twin (`batch`, `legacy`) to word the error. Several kernels
-may run at once: they share no state but their arguments, and hold no GIL.
+What must hold in every one of them: compiled code has no bounds checks of its own, so every read
+is behind a comparison with the end of its record, batch or buffer, every loop ends for any bytes,
+and every write is behind a comparison with the room that is left. A kernel raises nothing; it
+answers with a code, and the caller asks the plain twin (`batch`, `legacy`) to word the error.
+Several kernels may run at once: they share no state but their arguments, and hold no GIL.
 
 Shapes that were measured (numba 0.68): the varint reader is one bounded `while` loop, inlined, and
 copies go through `memcpy`; a fast path for one byte, a `for` loop or a copy by slices made a record
@@ -19,12 +19,14 @@ from spark_segmentlog.record._jit import (
     CRC_INSTRUCTIONS,
     copy_bytes,
     inlined,
+    int64,
     kernel,
     load_be32,
     load_be64,
     load_u64,
+    uint64,
 )
-from spark_segmentlog.record._types import Bools, Bytes, Int32s, Int64s
+from spark_segmentlog.record._types import Bools, Bytes, Int32s, Int64s, Words
 from spark_segmentlog.record.layout import (
     ATTRIBUTES_OFFSET,
     BASE_SEQUENCE_OFFSET,
@@ -150,8 +152,8 @@ _CRC32_POLYNOMIAL = 0xEDB88320
 _CRC32C_POLYNOMIAL = 0x82F63B78
 
 
-def _slicing_tables(polynomial: int) -> Int64s:
-    """Tables of slicing-by-8: entry [k, b] is the checksum of byte b with k zero bytes behind it."""
+def _slicing_tables(polynomial: int) -> Words:
+    """Tables of slicing-by-8: [k, b] is the checksum of byte b with k zero bytes behind it."""
     tables = np.zeros((8, 256), np.uint64)
     tables[0] = np.arange(256)
     for _ in range(8):
@@ -167,12 +169,13 @@ _CRC32_TABLES = _slicing_tables(_CRC32_POLYNOMIAL)
 _CRC32C_TABLES = _slicing_tables(_CRC32C_POLYNOMIAL)
 
 # Three streams of this many bytes each are checksummed at once, as the instruction's latency is
-# three times its cycle; tables then move a checksum over the zero bytes that replace the other streams.
+# three times its cycle; tables then move a checksum over the zero bytes that replace the other
+# streams.
 _LONG_STREAM_BYTES = 2048
 _SHORT_STREAM_BYTES = 256
 
 
-def _zeros_tables(length: int) -> Int64s:
+def _zeros_tables(length: int) -> Words:
     """Tables [k, b] that move a CRC-32C over `length` zero bytes, byte k of it being b."""
     crc = np.uint64(1) << np.arange(32, dtype=np.uint64)
     for _ in range(length):
@@ -190,20 +193,20 @@ _SHORT_ZEROS = _zeros_tables(_SHORT_STREAM_BYTES)
 
 
 @kernel
-def crc_by_tables(buffer: Bytes, start: int, end: int, tables: Int64s) -> int:
+def crc_by_tables(buffer: Bytes, start: int, end: int, tables: Words) -> int:
     """Checksum of buffer[start:end] by slicing-by-8; the caller has checked the range."""
-    crc = np.uint64(0xFFFFFFFF)
-    low = np.uint64(0xFF)
+    crc = uint64(0xFFFFFFFF)
+    low = uint64(0xFF)
     while start + 8 <= end:
         word = load_u64(buffer, start) ^ crc
         crc = tables[7, word & low]
         for k in range(1, 8):
-            crc ^= tables[7 - k, (word >> np.uint64(8 * k)) & low]
+            crc ^= tables[7 - k, (word >> uint64(8 * k)) & low]
         start += 8
     while start < end:
-        crc = tables[0, (crc ^ np.uint64(buffer[start])) & low] ^ (crc >> np.uint64(8))
+        crc = tables[0, (crc ^ uint64(buffer[start])) & low] ^ (crc >> uint64(8))
         start += 1
-    return np.int64(crc ^ np.uint64(0xFFFFFFFF))
+    return int64(crc ^ uint64(0xFFFFFFFF))
 
 
 @kernel
@@ -216,19 +219,17 @@ if CRC_INSTRUCTIONS is not None:
     _crc_step_8, _crc_step_1 = CRC_INSTRUCTIONS
 
     @inlined
-    def _over_zeros(crc: int, tables: Int64s) -> int:
-        low = np.uint64(0xFF)
-        return (
-            tables[0, crc & low]
-            ^ tables[1, (crc >> np.uint64(8)) & low]
-            ^ tables[2, (crc >> np.uint64(16)) & low]
-            ^ tables[3, (crc >> np.uint64(24)) & low]
-        )
+    def _over_zeros(crc: int, tables: Words) -> int:
+        low = uint64(0xFF)
+        moved: int = tables[0, crc & low]
+        moved ^= tables[1, (crc >> uint64(8)) & low]
+        moved ^= tables[2, (crc >> uint64(16)) & low]
+        return moved ^ tables[3, (crc >> uint64(24)) & low]
 
     @inlined
-    def _three_streams(buffer: Bytes, start: int, length: int, crc: int, tables: Int64s) -> int:
-        second = np.uint64(0)
-        third = np.uint64(0)
+    def _three_streams(buffer: Bytes, start: int, length: int, crc: int, tables: Words) -> int:
+        second = uint64(0)
+        third = uint64(0)
         end = start + length
         while start < end:
             crc = _crc_step_8(crc, load_u64(buffer, start))
@@ -241,7 +242,7 @@ if CRC_INSTRUCTIONS is not None:
     @kernel
     def crc32c_of(buffer: Bytes, start: int, end: int) -> int:
         """CRC-32C of buffer[start:end]; the caller has checked the range."""
-        crc = np.uint64(0xFFFFFFFF)
+        crc = uint64(0xFFFFFFFF)
         while end - start >= 3 * _LONG_STREAM_BYTES:
             crc = _three_streams(buffer, start, _LONG_STREAM_BYTES, crc, _LONG_ZEROS)
             start += 3 * _LONG_STREAM_BYTES
@@ -252,9 +253,9 @@ if CRC_INSTRUCTIONS is not None:
             crc = _crc_step_8(crc, load_u64(buffer, start))
             start += 8
         while start < end:
-            crc = _crc_step_1(crc, np.uint64(buffer[start]))
+            crc = _crc_step_1(crc, uint64(buffer[start]))
             start += 1
-        return np.int64(crc ^ np.uint64(0xFFFFFFFF))
+        return int64(crc ^ uint64(0xFFFFFFFF))
 
 else:
 
@@ -268,9 +269,9 @@ else:
 def entry_crc_is_good(buffer: Bytes, start: int, end: int) -> bool:
     """Whether the batch or message at buffer[start:end] has its checksum; header checked before."""
     if buffer[start + MAGIC_OFFSET] == 2:
-        stored = np.int64(load_be32(buffer, start + CRC_OFFSET)) & 0xFFFFFFFF
+        stored = int64(load_be32(buffer, start + CRC_OFFSET)) & 0xFFFFFFFF
         return stored == crc32c_of(buffer, start + ATTRIBUTES_OFFSET, end)
-    stored = np.int64(load_be32(buffer, start + LEGACY_CRC_OFFSET)) & 0xFFFFFFFF
+    stored = int64(load_be32(buffer, start + LEGACY_CRC_OFFSET)) & 0xFFFFFFFF
     return stored == crc32_of(buffer, start + MAGIC_OFFSET, end)
 
 
@@ -321,8 +322,8 @@ def _header_can_be(buffer: Bytes, position: int, magic: int) -> bool:
         return False
     if magic < 2:
         return True
-    delta = np.int64(load_be32(buffer, position + LAST_OFFSET_DELTA_OFFSET))
-    count = np.int64(load_be32(buffer, position + RECORDS_COUNT_OFFSET))
+    delta = int64(load_be32(buffer, position + LAST_OFFSET_DELTA_OFFSET))
+    count = int64(load_be32(buffer, position + RECORDS_COUNT_OFFSET))
     return delta >= 0 and count >= 0 and base_offset < _INT64_MAX - delta
 
 
@@ -330,24 +331,24 @@ def _header_can_be(buffer: Bytes, position: int, magic: int) -> bool:
 def _put_batch(buffer: Bytes, position: int, row: Int64s) -> None:
     row[BASE_OFFSET] = load_be64(buffer, position)
     row[LAST_OFFSET] = row[BASE_OFFSET] + load_be32(buffer, position + LAST_OFFSET_DELTA_OFFSET)
-    attributes = np.int64(load_be32(buffer, position + ATTRIBUTES_OFFSET)) >> 16
+    attributes = int64(load_be32(buffer, position + ATTRIBUTES_OFFSET)) >> 16
     row[ATTRIBUTES] = attributes
     row[BASE_TIMESTAMP] = load_be64(buffer, position + BASE_TIMESTAMP_OFFSET)
     row[MAX_TIMESTAMP] = load_be64(buffer, position + MAX_TIMESTAMP_OFFSET)
     row[PARTITION_LEADER_EPOCH] = load_be32(buffer, position + PARTITION_LEADER_EPOCH_OFFSET)
     row[PRODUCER_ID] = load_be64(buffer, position + PRODUCER_ID_OFFSET)
-    row[PRODUCER_EPOCH] = np.int64(load_be32(buffer, position + PRODUCER_EPOCH_OFFSET)) >> 16
+    row[PRODUCER_EPOCH] = int64(load_be32(buffer, position + PRODUCER_EPOCH_OFFSET)) >> 16
     row[BASE_SEQUENCE] = load_be32(buffer, position + BASE_SEQUENCE_OFFSET)
     row[RECORDS_COUNT] = load_be32(buffer, position + RECORDS_COUNT_OFFSET)
-    row[CRC] = np.int64(load_be32(buffer, position + CRC_OFFSET)) & 0xFFFFFFFF
+    row[CRC] = int64(load_be32(buffer, position + CRC_OFFSET)) & 0xFFFFFFFF
 
 
 @inlined
 def _put_message(buffer: Bytes, position: int, magic: int, next_offset: int, row: Int64s) -> None:
     offset = load_be64(buffer, position)
-    attributes = np.int64(buffer[position + LEGACY_ATTRIBUTES_OFFSET])
+    attributes = int64(buffer[position + LEGACY_ATTRIBUTES_OFFSET])
     is_wrapper = attributes & 7 != 0
-    timestamp = np.int64(-1)
+    timestamp = int64(-1)
     if magic == 1:
         timestamp = load_be64(buffer, position + LEGACY_TIMESTAMP_OFFSET)
     # The first offset in a wrapper is known only when it is decompressed: take a lower bound.
@@ -361,7 +362,7 @@ def _put_message(buffer: Bytes, position: int, magic: int, next_offset: int, row
     row[PRODUCER_EPOCH] = -1
     row[BASE_SEQUENCE] = -1
     row[RECORDS_COUNT] = -1 if is_wrapper else 1
-    row[CRC] = np.int64(load_be32(buffer, position + LEGACY_CRC_OFFSET)) & 0xFFFFFFFF
+    row[CRC] = int64(load_be32(buffer, position + LEGACY_CRC_OFFSET)) & 0xFFFFFFFF
 
 
 @kernel
@@ -379,8 +380,8 @@ def scan_entries(
     while position < end:
         if end - position < HEADER_SIZE_UP_TO_MAGIC:
             return count, position, SCAN_INCOMPLETE, 0
-        length = np.int64(load_be32(buffer, position + SIZE_OFFSET))
-        magic = np.int64(buffer[position + MAGIC_OFFSET])
+        length = int64(load_be32(buffer, position + SIZE_OFFSET))
+        magic = int64(buffer[position + MAGIC_OFFSET])
         if length < _min_length(magic):
             if length == 0 and is_zero(buffer, position, end):
                 return count, position, SCAN_ZERO, 0
@@ -410,13 +411,14 @@ def scan_entries(
 def find_entry(buffer: Bytes, start: int, end: int, min_offset: int, budget: int) -> int:
     """Index of the next whole entry in buffer[start:end] with a good checksum, or -1.
 
-    Its last offset is at least `min_offset`. `budget` bounds the bytes that are checksummed in vain,
-    so that no bytes can make the search quadratic; candidates above what is left of it are passed over.
+    Its last offset is at least `min_offset`. `budget` bounds the bytes that are checksummed in
+    vain, so that no bytes can make the search quadratic; candidates above what is left of it are
+    passed over.
     """
     position = start
     while position + HEADER_SIZE_UP_TO_MAGIC <= end:
-        magic = np.int64(buffer[position + MAGIC_OFFSET])
-        size = LOG_OVERHEAD + np.int64(load_be32(buffer, position + SIZE_OFFSET))
+        magic = int64(buffer[position + MAGIC_OFFSET])
+        size = LOG_OVERHEAD + int64(load_be32(buffer, position + SIZE_OFFSET))
         if (
             size - LOG_OVERHEAD >= _min_length(magic)
             and size <= min(end - position, budget)
@@ -439,23 +441,23 @@ def find_entry(buffer: Bytes, start: int, end: int, min_offset: int, budget: int
 @inlined
 def _varint(body: Bytes, position: int, limit: int, max_bits: int) -> tuple[int, int]:
     """Read a zigzag number; the position behind it is `_NOWHERE` when it is cut off or too long."""
-    raw = np.uint64(0)
-    shift = np.uint64(0)
+    raw = uint64(0)
+    shift = uint64(0)
     behind = _NOWHERE
-    while position < limit and shift < np.uint64(max_bits):
+    while position < limit and shift < uint64(max_bits):
         byte = body[position]
         position += 1
-        raw |= np.uint64(byte & 0x7F) << shift
-        shift += np.uint64(7)
+        raw |= uint64(byte & 0x7F) << shift
+        shift += uint64(7)
         if byte < 0x80:
             behind = position
             break
-    return np.int64(raw >> np.uint64(1)) ^ -np.int64(raw & np.uint64(1)), behind
+    return int64(raw >> uint64(1)) ^ -int64(raw & uint64(1)), behind
 
 
 @kernel
 def _walk_headers(body: Bytes, position: int, end: int, count: int) -> tuple[int, int, int]:
-    """Check the headers of a record: position behind them or `_NOWHERE`, bytes of keys, of values."""
+    """Check a record's headers: position behind them or `_NOWHERE`, bytes of keys, of values."""
     key_bytes = 0
     value_bytes = 0
     if count < 0:
@@ -483,8 +485,9 @@ def _parse_record(
 ) -> tuple[int, int, int, int, int, int, int, int, int, int, int]:
     """Check a record and find its parts, without copying.
 
-    Returns its end (0 when it is bad), timestamp delta, offset delta, key position and length, value
-    position and length, headers position and count, bytes of header keys and of header values.
+    Returns its end (0 when it is bad), timestamp delta, offset delta, key position and length,
+    value position and length, headers position and count, bytes of header keys and of header
+    values.
     """
     length, position = _varint(body, position, end, _VARINT_BITS)
     stop = position + length
@@ -545,8 +548,8 @@ BinaryColumn = tuple[Int32s, Bytes, Bytes]
 Outputs = tuple[
     Int64s, Int64s, Int32s, BinaryColumn, BinaryColumn, Int32s, Bytes, BinaryColumn, BinaryColumn
 ]
-"""Offsets, timestamps (us), timestamp types; key, value; ends of header lists, whether there is one;
-header keys, header values."""
+"""Offsets, timestamps (us), timestamp types; key, value; where header lists start, whether there is
+one; header keys, header values."""
 
 
 @inlined
@@ -606,7 +609,7 @@ def _ask_for_room(
     state[NEEDED_HEADERS] = state[HEADERS] + header_count
     state[NEEDED_HEADER_KEY_BYTES] = state[HEADER_KEY_BYTES] + header_key_bytes
     state[NEEDED_HEADER_VALUE_BYTES] = state[HEADER_VALUE_BYTES] + header_value_bytes
-    return (
+    return bool(
         state[NEEDED_KEY_BYTES] > len(outputs[3][1])
         or state[NEEDED_VALUE_BYTES] > len(outputs[4][1])
         or state[NEEDED_HEADERS] > len(outputs[8][2])
@@ -634,7 +637,7 @@ def _put_record(
     state: Int64s,
     outputs: Outputs,
 ) -> int:
-    """Write one record that passed the filter, or say why not: OUTPUT_FULL, _SMALL, BAD_TIMESTAMP."""
+    """Write one record that passed the filter, or say why not."""
     if not settings[WANT_KEY]:
         key_length = 0
     if not settings[WANT_VALUE]:
@@ -696,7 +699,7 @@ def _put_record(
 
 @inlined
 def _is_wanted(offset: int, timestamp: int, settings: Int64s) -> bool:
-    return (
+    return bool(
         offset >= settings[START_OFFSET]
         and offset < settings[END_OFFSET]
         and timestamp >= settings[MIN_TIMESTAMP_MS]
@@ -740,7 +743,7 @@ def _decode_records(
                 body,
                 offset,
                 timestamp,
-                np.int64(is_append_time),
+                int64(is_append_time),
                 key_at,
                 key_length,
                 value_at,
@@ -826,7 +829,7 @@ def _legacy_field(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     """Length of a key or value and where it starts; `_NOWHERE` when it does not fit."""
     if position > end - 4:
         return 0, _NOWHERE
-    length = np.int64(load_be32(buffer, position))
+    length = int64(load_be32(buffer, position))
     if length < -1 or length > end - position - 4:
         return 0, _NOWHERE
     return length, position + 4

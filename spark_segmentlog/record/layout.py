@@ -42,8 +42,8 @@ NO_PARTITION_LEADER_EPOCH = -1
 NULL_LENGTH = -1
 UNKNOWN_COUNT = -1
 
-# Attributes: bits 0-2 codec, 3 timestamp type; of format 2 also 4 transactional, 5 control, 6 delete
-# horizon. Format 0 has no timestamp, so bit 3 means nothing there.
+# Attributes: bits 0-2 codec, 3 timestamp type; of format 2 also 4 transactional, 5 control, 6
+# delete horizon. Format 0 has no timestamp, so bit 3 means nothing there.
 
 COMPRESSION_CODEC_MASK = 0x07
 TIMESTAMP_TYPE_MASK = 0x08

@@ -1,10 +1,11 @@
 """Messages of formats 0 and 1, plainly, and the wrappers that hold compressed ones.
 
-A wrapper's value is a block of messages of the wrapper's own format, none of them compressed. Their
-offsets are absolute in format 0. In format 1 they are relative, and the wrapper's offset is that of the
-last one, so the first is not known before all are decompressed; holes of compaction stay. With
-LogAppendTime the wrapper's timestamp is that of all its messages, which still carry the producer's.
-Format 0 has no timestamps. Key and value are null at length -1, and no other negative length is legal.
+A wrapper's value is a block of messages of the wrapper's own format, none of them compressed.
+Their offsets are absolute in format 0. In format 1 they are relative, and the wrapper's offset is
+that of the last one, so the first is not known before all are decompressed; holes of compaction
+stay. With LogAppendTime the wrapper's timestamp is that of all its messages, which still carry the
+producer's. Format 0 has no timestamps. Key and value are null at length -1, and no other negative
+length is legal.
 
 This is the plain twin of the kernels, and the one that words the errors.
 """

@@ -1,8 +1,8 @@
 """Base 128 varints, least significant group first, zigzag where signed: the numbers of a record.
 
-A varint holds 32 bits in at most 5 bytes, a varlong 64 in at most 10. Longer ones, ones that do not
-end before the bytes that hold them do, and varints above 32 bits are refused. This is the plain twin
-of the readers in `kernels`.
+A varint holds 32 bits in at most 5 bytes, a varlong 64 in at most 10. Longer ones, ones that do
+not end before the bytes that hold them do, and varints above 32 bits are refused. This is the
+plain twin of the readers in `kernels`.
 
 Encoding: https://protobuf.dev/programming-guides/encoding/#varints
 """
