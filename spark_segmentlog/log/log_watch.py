@@ -37,9 +37,10 @@ from spark_segmentlog.log.log_manager import (
     choose_replica,
 )
 from spark_segmentlog.log.partition_listing import list_partition
-from spark_segmentlog.log.partition_log import PartitionLog
+from spark_segmentlog.log.partition_log import PartitionLog, SegmentList
 from spark_segmentlog.log.segment import HeaderWalk, ReadBuffer, Segment
 from spark_segmentlog.log.transactions import OpenTransactions
+from spark_segmentlog.record._types import Int64s
 from spark_segmentlog.record.decoder import HeaderTable
 
 SETTLED_NS: Final = 2_000_000_000
@@ -238,18 +239,17 @@ class WatchedPartitionLog(PartitionLog):
     topic_id: str | None
     tail: _Tail
 
-    def bytes_between(self, start_offset: int, end_offset: int) -> int:
-        """Measure the `.log` bytes of offsets in [start, end), as exactly as index entries tell."""
+    def estimate_bytes(self, start_offset: int, end_offset: int) -> Int64s:
+        """Estimate the `.log` bytes of offsets in [start, end), for each of their segments.
+
+        A segment's bytes count in proportion to its offsets.
+        """
         segments = self.segments_between(start_offset, end_offset)
-        if not segments:
-            return 0
-        size_bytes = sum(self._size_bytes(segment) for segment in segments)
-        size_bytes -= segments[0].position_for(start_offset)
-        bound = segments[-1].end_offset_bound
-        if end_offset < (self.log_end_offset if bound is None else bound):
-            last = segments[-1]
-            size_bytes -= self._size_bytes(last) - last.position_for(end_offset)
-        return max(size_bytes, 1)
+        first = segments.base_offsets
+        behind = np.minimum(segments.end_offset_bounds, max(self.log_end_offset, end_offset))
+        wanted = np.minimum(behind, end_offset) - np.maximum(first, start_offset)
+        shares = np.maximum(wanted, 0) / np.maximum(behind - first, 1)
+        return np.asarray(np.ceil(self._sizes_bytes(segments) * shares), np.int64)
 
     def offset_after_bytes(self, start_offset: int, size_bytes: int, end_offset: int) -> int:
         """Find how far whole batches of this size reach from an offset; one batch at least.
@@ -262,7 +262,7 @@ class WatchedPartitionLog(PartitionLog):
         reached, left = start_offset, size_bytes
         for segment in self.segments_between(start_offset, end_offset):
             position = _exact_position(segment, start_offset)
-            rest = self._size_bytes(segment) - position
+            rest = segment.size_bytes() - position
             if rest > left:
                 reached = _offset_at(segment, start_offset, position, position + left, reached)
                 break
@@ -274,12 +274,11 @@ class WatchedPartitionLog(PartitionLog):
     def first_offset_at(self, timestamp_ms: int, start_offset: int) -> int | None:
         """Find the first offset whose record timestamp is at or above a time, from an offset on."""
         buffer = ReadBuffer()
-        for segment in self.segments_between(start_offset, self.log_end_offset):
-            largest = segment.largest_timestamp()
-            if largest is None or largest >= timestamp_ms:
-                found = self._first_at_or_after(segment, timestamp_ms, buffer)
-                if found is not None:
-                    return found[0]
+        segments = self.segments_between(start_offset, self.log_end_offset)
+        for segment in segments.reaching_timestamp(timestamp_ms):
+            found = self._first_at_or_after(segment, timestamp_ms, buffer)
+            if found is not None:
+                return found[0]
         return None
 
     def _next_offset(self) -> int:
@@ -350,16 +349,17 @@ class WatchedPartitionLog(PartitionLog):
         first = min(found.first_offsets.values(), default=end_offset)
         return max(min(first, end_offset), self.log_start_offset)
 
-    def _size_bytes(self, segment: Segment) -> int:
-        """Measure a segment; one that is closed is measured once."""
-        if segment.end_offset_bound is None:
-            return segment.size_bytes()
-        sizes = self.tail.sizes_bytes
-        if segment.base_offset not in sizes:
-            if len(sizes) > 2 * len(self.base_offsets):
-                sizes.clear()
-            sizes[segment.base_offset] = segment.size_bytes()
-        return sizes[segment.base_offset]
+    def _sizes_bytes(self, segments: SegmentList) -> Int64s:
+        """Measure segments, those that are closed once; 0 for one that has gone since the look."""
+        known = self.tail.sizes_bytes
+        if len(known) > 2 * len(self.base_offsets):
+            known.clear()
+        base_offsets = segments.base_offsets.tolist()
+        is_last = segments.slots == len(self.base_offsets) - 1
+        is_missing = is_last | np.array([it not in known for it in base_offsets], np.bool_)
+        missing = SegmentList(self, segments.slots[is_missing])
+        known |= zip(missing.base_offsets.tolist(), missing.sizes_bytes().tolist(), strict=True)
+        return np.array([known.get(it, 0) for it in base_offsets], np.int64)
 
 
 class _LiveWalk(HeaderWalk):

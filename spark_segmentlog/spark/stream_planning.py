@@ -15,7 +15,7 @@ query runs, the topic's id tells it too, and tells it apart from a log that was 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -26,10 +26,15 @@ TopicIds = Mapping[TopicPartition, str | None]
 
 PARTITIONS_DELETED: Final = "KAFKA_DATA_LOSS.PARTITIONS_DELETED"
 PARTITION_OFFSET_CHANGED: Final = "KAFKA_DATA_LOSS.PARTITION_OFFSET_CHANGED"
+START_OFFSET_RESET: Final = "KAFKA_DATA_LOSS.START_OFFSET_RESET"
 COULD_NOT_READ_OFFSET_RANGE: Final = "KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE"
 ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO: Final = (
     "KAFKA_DATA_LOSS.ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO"
 )
+
+TASKS_OF_A_BACKLOG: Final = 8
+SMALL_TASK_BYTES: Final = 4 << 20
+LARGE_TASK_BYTES: Final = 128 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +117,7 @@ def advance(
     start: Mapping[TopicPartition, int],
     views: Mapping[TopicPartition, PartitionView],
     seen_topic_ids: TopicIds,
+    made_anew: Collection[TopicPartition] = (),
 ) -> Advance:
     """Find the furthest end of a micro-batch that starts at these offsets.
 
@@ -123,6 +129,8 @@ def advance(
         Every partition that the query reads now.
     seen_topic_ids : mapping of TopicPartition to str or None
         Topic ids as this process saw them when the offsets were made.
+    made_anew : collection of TopicPartition
+        Partitions that are known to be made anew, whatever their ids say.
     """
     draft = _Draft()
     for topic_partition in sorted(start.keys() | views.keys()):
@@ -132,7 +140,8 @@ def advance(
         elif topic_partition not in start:
             _advance_added(draft, topic_partition, view)
         else:
-            known = _is_same_topic(topic_partition, view, seen_topic_ids)
+            is_known_anew = topic_partition in made_anew
+            known = not is_known_anew and _is_same_topic(topic_partition, view, seen_topic_ids)
             _advance_known(draft, topic_partition, start[topic_partition], view, known)
     _lose_deleted(draft, start.keys() - views.keys())
     return Advance(
@@ -266,3 +275,36 @@ def _aged_out(topic_partition: TopicPartition, start_offset: int, end_offset: in
         f"Could not read records in offset [{start_offset}, {end_offset}) for topic partition "
         f"{topic_partition}: the log starts behind them."
     )
+
+
+# Tasks
+
+
+def task_bytes(total_bytes: int) -> int:
+    """Choose how much of a micro-batch one task reads, where the options leave that open.
+
+    An empty task costs Spark about 30 ms, as much as some MiB do; so small partitions share a
+    task, and what piles up is cut into tasks enough for several cores.
+    """
+    return min(max(total_bytes // TASKS_OF_A_BACKLOG, SMALL_TASK_BYTES), LARGE_TASK_BYTES)
+
+
+# Kafka's JSON
+
+
+def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """Make the object that Spark writes to its checkpoint; always in the same order."""
+    by_topic: dict[str, dict[str, int]] = {}
+    for topic_partition in sorted(offsets):
+        partitions = by_topic.setdefault(topic_partition.topic, {})
+        partitions[str(topic_partition.partition)] = offsets[topic_partition]
+    return by_topic
+
+
+def from_json(by_topic: Mapping[str, Mapping[str, int]]) -> Offsets:
+    """Read an object of `to_json`, or one of the Kafka source."""
+    return {
+        TopicPartition(topic, int(partition)): int(offset)
+        for topic, partitions in by_topic.items()
+        for partition, offset in partitions.items()
+    }

@@ -297,12 +297,13 @@ def sized_log(path: Path) -> WatchedPartitionLog:
     return LogWatch([str(path)]).look()[T0]
 
 
-def test_bytes_between_offsets_are_those_of_the_segments(tmp_path: Path) -> None:
+def test_bytes_of_offsets_are_their_share_of_the_segments(tmp_path: Path) -> None:
     log = sized_log(tmp_path)
     size = len(batch(0, 2, size=400))
-    assert log.bytes_between(0, 60) == 30 * size
-    assert log.bytes_between(20, 40) == 10 * size
-    assert log.bytes_between(60, 60) == 0
+    assert log.estimate_bytes(0, 60).tolist() == [10 * size] * 3
+    assert log.estimate_bytes(20, 40).tolist() == [10 * size]
+    assert log.estimate_bytes(10, 44).tolist() == [5 * size, 10 * size, 2 * size]
+    assert log.estimate_bytes(60, 60).tolist() == []
 
 
 @pytest.mark.parametrize("start", [0, 1, 2, 19, 20, 37, 58])
