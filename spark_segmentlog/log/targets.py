@@ -17,7 +17,7 @@ import os
 import uuid
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from spark_segmentlog.errors import (
@@ -154,6 +154,19 @@ class TargetLayout:
             if metadata is not None:
                 return format_partition_metadata(metadata)
         return format_partition_metadata(PartitionMetadata(_new_topic_id()))
+
+    def with_new_partition(self, topic_partition: TopicPartition) -> TargetLayout:
+        """Give the layout with one partition more, in the directory that holds fewest."""
+        topic, partition = topic_partition.topic, topic_partition.partition
+        counts = list(self.partition_counts)
+        slot = counts.index(min(counts))
+        counts[slot] += 1
+        existing = self.partitions.get(topic, {})
+        return replace(
+            self,
+            partitions={**self.partitions, topic: {**existing, partition: slot}},
+            partition_counts=tuple(counts),
+        )
 
     def _new_slot(self, topic_partition: TopicPartition) -> int:
         """Deal a new topic's partitions out to the directories, those that hold fewest first."""
