@@ -544,6 +544,11 @@ def allocate(descriptor: int, size_bytes: int) -> None:
         os.posix_fallocate(descriptor, 0, size_bytes)
 
 
+def set_modified_time(path: str, modified_ns: int) -> None:
+    """Set a file's times of access and change, in ns since the epoch."""
+    os.utime(path, ns=(modified_ns, modified_ns))
+
+
 def copy_range(
     source: int, target: int, *, source_position: int, target_position: int, length: int
 ) -> None:

@@ -1,0 +1,354 @@
+"""Retention: whole segments at the front of a log go, by age, by size, or by log start offset.
+
+As a broker does it (UnifiedLog.deleteOldSegments): segments are looked at from the oldest on, up to
+the first one that stays. One goes
+
+- when the next one starts at or below the log start offset, whatever the cleanup policy;
+- when the log without it still has `retention.bytes`;
+- when its largest timestamp is more than `retention.ms` old; the largest one of all its records,
+  from the time index where that can be trusted, else from the batch headers. Where no record has a
+  timestamp, the file's own time of change stands in.
+
+The last segment goes too, if it holds anything: an empty one is made behind it first. Offsets never
+restart. In order, each step lasting before the next one is taken: the new empty segment, with the
+producers' state as its snapshot; ``log-start-offset-checkpoint`` with the raised start; the renames
+to ``.deleted``. A crash between them leaves a log with the rows of before or of after, and the next
+pass takes the rest of the steps.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from spark_segmentlog.log import files
+from spark_segmentlog.log.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, TopicPartition
+from spark_segmentlog.log.log_directory import LogDirectoryState
+from spark_segmentlog.log.maintenance import (
+    DEFAULT_FILE_DELETE_DELAY_MS,
+    PartitionPlace,
+    maintained,
+    raise_log_start_offset,
+    wait_and_sweep,
+)
+from spark_segmentlog.log.producer_snapshot import format_producer_snapshot
+from spark_segmentlog.log.producer_survey import survey_producers
+from spark_segmentlog.log.segment import ReadBuffer, Segment
+from spark_segmentlog.log.segment_files import (
+    SegmentFile,
+    finish_replacement,
+    list_segment_files,
+    mark_segment_deleted,
+    mark_snapshots_deleted,
+    segment_path,
+    sweep_deleted,
+)
+
+DEFAULT_RETENTION_MS: Final = 7 * 24 * 60 * 60 * 1000
+NO_LIMIT: Final = -1
+
+
+class CleanupPolicy(StrEnum):
+    """``cleanup.policy``; both at once is a set of the two."""
+
+    DELETE = "delete"
+    COMPACT = "compact"
+
+
+class Reason(StrEnum):
+    """Why a segment went."""
+
+    LOG_START_OFFSET = "log start offset"
+    SIZE = "retention.bytes"
+    AGE = "retention.ms"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionConfig:
+    """Topic settings of retention, by Kafka's names and defaults.
+
+    Attributes
+    ----------
+    retention_ms, retention_bytes : int
+        -1 for no limit.
+    cleanup_policy : frozenset of CleanupPolicy
+        Without `DELETE`, segments go by the log start offset alone.
+    file_delete_delay_ms : int
+        How long ``.deleted`` files stay.
+    wait_for_deletion : bool
+        Whether to wait until they may go; else a later pass takes them.
+    allow_replicated : bool
+        Whether to touch topics that have several replicas in a cluster.
+    lock_timeout_ms : int
+        How long to wait for another writer.
+    """
+
+    retention_ms: int = DEFAULT_RETENTION_MS
+    retention_bytes: int = NO_LIMIT
+    cleanup_policy: frozenset[CleanupPolicy] = frozenset({CleanupPolicy.DELETE})
+    file_delete_delay_ms: int = DEFAULT_FILE_DELETE_DELAY_MS
+    wait_for_deletion: bool = False
+    allow_replicated: bool = False
+    lock_timeout_ms: int = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedSegment:
+    """A segment that went."""
+
+    base_offset: int
+    size_bytes: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRetention:
+    """What a pass did to one partition; `waiting_files` are ``.deleted`` and still too young."""
+
+    topic_partition: TopicPartition
+    directory: str
+    log_start_offset_before: int
+    log_start_offset: int
+    deleted_segments: tuple[DeletedSegment, ...]
+    removed_files: int
+    waiting_files: int
+
+    @property
+    def deleted_bytes(self) -> int:
+        """Bytes of the logs that went."""
+        return sum(segment.size_bytes for segment in self.deleted_segments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionReport:
+    """What a pass did, a row a partition."""
+
+    partitions: tuple[PartitionRetention, ...]
+
+
+def apply_retention(
+    log_directories: Sequence[str],
+    topics: Sequence[str] | None,
+    config: RetentionConfig,
+    now_ms: int,
+) -> RetentionReport:
+    """Delete what is too old or too much, under the locks of the log directories.
+
+    Parameters
+    ----------
+    log_directories : sequence of str
+        They are one log, as a broker's ``log.dirs``.
+    topics : sequence of str or None
+        None for all but a broker's own.
+    config : RetentionConfig
+    now_ms : int
+        The time that ages are measured from.
+
+    Raises
+    ------
+    LogLockedError
+        A broker, or another writer, has one of the directories.
+    UnsafeTargetError
+        A topic that a broker keeps for itself, or that has several replicas.
+    UnknownTopicOrPartitionError
+        A topic that is not there.
+    """
+    with maintained(
+        log_directories,
+        topics,
+        allow_replicated=config.allow_replicated,
+        lock_timeout_ms=config.lock_timeout_ms,
+    ) as places:
+        return apply_retention_to(places, config, now_ms)
+
+
+def apply_retention_to(
+    places: Sequence[PartitionPlace], config: RetentionConfig, now_ms: int
+) -> RetentionReport:
+    """Apply retention to partitions whose directories' locks are held."""
+    done = tuple(_retain_partition(place, config, now_ms) for place in places)
+    if config.wait_for_deletion:
+        wait_and_sweep(places, config.file_delete_delay_ms)
+    return RetentionReport(partitions=done)
+
+
+def _retain_partition(
+    place: PartitionPlace, config: RetentionConfig, now_ms: int
+) -> PartitionRetention:
+    finish_replacement(place.directory)
+    segments = list_segment_files(place.directory)
+    state = LogDirectoryState.read(place.log_directory)
+    checkpointed = state.log_start_offsets.get(place.topic_partition, 0)
+    start = max(checkpointed, segments[0].base_offset) if segments else checkpointed
+    doomed: list[DeletedSegment] = []
+    new_start = start
+    if segments:
+        doomed = _Selection(place, state, segments, start, config, now_ms).run()
+        new_start = _delete(place, state, segments, doomed, start)
+    sweep = sweep_deleted(place.directory, now_ms=now_ms, delay_ms=config.file_delete_delay_ms)
+    return PartitionRetention(
+        topic_partition=place.topic_partition,
+        directory=place.directory,
+        log_start_offset_before=start,
+        log_start_offset=new_start,
+        deleted_segments=tuple(doomed),
+        removed_files=sweep.removed,
+        waiting_files=sweep.waiting,
+    )
+
+
+class _Selection:
+    """Which segments at the front of a log go, by the three rules in a broker's order."""
+
+    def __init__(
+        self,
+        place: PartitionPlace,
+        state: LogDirectoryState,
+        segments: Sequence[SegmentFile],
+        log_start_offset: int,
+        config: RetentionConfig,
+        now_ms: int,
+    ) -> None:
+        self._place = place
+        self._state = state
+        self._left = list(segments)
+        self._log_start_offset = log_start_offset
+        self._config = config
+        self._now_ms = now_ms
+        self._limit = place.high_watermark
+        self._doomed: list[DeletedSegment] = []
+        self._buffer = ReadBuffer()
+
+    def run(self) -> list[DeletedSegment]:
+        """Give the segments that go, ascending."""
+        self._take_below_start()
+        if CleanupPolicy.DELETE in self._config.cleanup_policy:
+            self._take_by_size()
+            self._take_by_age()
+        return self._doomed
+
+    def _take_below_start(self) -> None:
+        while len(self._left) > 1 and self._left[1].base_offset <= self._log_start_offset:
+            self._take(Reason.LOG_START_OFFSET)
+
+    def _take_by_size(self) -> None:
+        if self._config.retention_bytes < 0:
+            return
+        excess = sum(segment.size_bytes for segment in self._left) - self._config.retention_bytes
+        while self._may_take_first() and excess - self._left[0].size_bytes >= 0:
+            excess -= self._left[0].size_bytes
+            self._take(Reason.SIZE)
+
+    def _take_by_age(self) -> None:
+        if self._config.retention_ms < 0:
+            return
+        while self._may_take_first() and self._age_of_first_ms() > self._config.retention_ms:
+            self._take(Reason.AGE)
+
+    def _may_take_first(self) -> bool:
+        """Tell whether the oldest may go: not an empty last one, none above the watermark."""
+        if not self._left:
+            return False
+        if len(self._left) == 1 and self._end_of_first() == self._left[0].base_offset:
+            return False
+        return self._limit is None or self._end_of_first() <= self._limit
+
+    def _end_of_first(self) -> int:
+        if len(self._left) > 1:
+            return self._left[1].base_offset
+        return self._segment(self._left[0]).next_offset(buffer=self._buffer)
+
+    def _take(self, reason: Reason) -> None:
+        segment = self._left.pop(0)
+        self._doomed.append(
+            DeletedSegment(
+                base_offset=segment.base_offset, size_bytes=segment.size_bytes, reason=reason
+            )
+        )
+
+    def _age_of_first_ms(self) -> int:
+        first = self._left[0]
+        largest = largest_timestamp(self._segment(first), self._buffer)
+        if largest < 0:
+            largest = first.modified_ns // 1_000_000
+        return self._now_ms - largest
+
+    def _segment(self, segment: SegmentFile) -> Segment:
+        following = [it.base_offset for it in self._left if it.base_offset > segment.base_offset]
+        return self._place.segment(self._state, segment.base_offset, min(following, default=None))
+
+
+def largest_timestamp(segment: Segment, buffer: ReadBuffer) -> int:
+    """Find the largest timestamp of a segment's records, in ms; -1 where none has one.
+
+    From the time index where that is trusted to be whole and says anything; zeros of a file that
+    was preallocated are no entries. Elsewhere the batch headers behind the last entry are walked:
+    a crash can leave an index that ends before the log does, or none.
+    """
+    indexed = segment.largest_timestamp()
+    if indexed is not None and indexed >= 0:
+        return indexed
+    largest, position = _last_time_entry(segment)
+    for table in segment.headers(position, buffer=buffer):
+        largest = max(largest, int(table.max_timestamp.max()))
+    return largest
+
+
+def _last_time_entry(segment: Segment) -> tuple[int, int]:
+    """Read (largest timestamp so far, position that it reaches to) from a well-formed index."""
+    with segment.time_index() as index:
+        entry = index.last_entry() if index.is_well_formed(whole=True) else None
+    return (-1, 0) if entry is None else (entry[0], segment.position_for(entry[1]))
+
+
+def _delete(
+    place: PartitionPlace,
+    state: LogDirectoryState,
+    segments: Sequence[SegmentFile],
+    doomed: Sequence[DeletedSegment],
+    start: int,
+) -> int:
+    """Take the steps; gives the log start offset behind them."""
+    new_start = start
+    if doomed:
+        new_start = max(start, _first_kept_offset(place, state, segments, doomed))
+    raise_log_start_offset(place, new_start)
+    for segment in doomed:
+        mark_segment_deleted(place.directory, segment.base_offset)
+    mark_snapshots_deleted(place.directory, [segment.base_offset for segment in doomed])
+    if doomed:
+        files.fsync_directory(place.directory)
+    return new_start
+
+
+def _first_kept_offset(
+    place: PartitionPlace,
+    state: LogDirectoryState,
+    segments: Sequence[SegmentFile],
+    doomed: Sequence[DeletedSegment],
+) -> int:
+    if len(doomed) < len(segments):
+        return segments[len(doomed)].base_offset
+    return _roll_empty_segment(place, state, segments)
+
+
+def _roll_empty_segment(
+    place: PartitionPlace, state: LogDirectoryState, segments: Sequence[SegmentFile]
+) -> int:
+    """Make an empty segment at the log's end, with the producers' state there as its snapshot."""
+    survey = survey_producers(place.segments(state, segments))
+    end_offset = max(survey.next_offset, segments[-1].base_offset)
+    snapshot = segment_path(place.directory, end_offset, SNAPSHOT_SUFFIX)
+    if survey.states and not os.path.exists(snapshot):
+        files.write_atomically(snapshot, format_producer_snapshot(survey.states))
+    path = segment_path(place.directory, end_offset, LOG_SUFFIX)
+    descriptor = files.open_for_update(path, create=True)
+    try:
+        files.fsync(descriptor)
+    finally:
+        files.close(descriptor)
+    files.fsync_directory(place.directory)
+    return end_offset
