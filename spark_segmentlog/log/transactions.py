@@ -2,8 +2,9 @@
 
 A data batch with the transactional bit opens its producer's transaction, a marker (ABORT or COMMIT,
 in a control batch of the same producer id) ends it. Producer epochs are not compared: the marker of
-transaction.version 2 carries the data's epoch plus one. A batch that compaction emptied opens
-nothing, since compaction never reaches an open transaction; an emptied marker ends nothing.
+transaction.version 2 carries the data's epoch plus one. A data batch that compaction emptied still
+opens one, as for a broker, which keeps the marker as long as that batch; an emptied marker ends
+nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def transaction_events(
     table: HeaderTable, buffer: Bytes, *, file_position: int, source: str
 ) -> Iterator[TransactionEvent]:
     """Yield what opens and ends transactions in a table of headers, in order."""
-    rows = np.flatnonzero(table.is_transactional & (table.records_count > 0))
+    rows = np.flatnonzero(table.is_transactional & ~(table.is_control & (table.records_count == 0)))
     events = table.select(rows)
     columns = zip(
         events.position.tolist(),

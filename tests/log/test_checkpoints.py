@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+
+from spark_segmentlog.log import checkpoints
+from spark_segmentlog.log.checkpoints import LeaderEpoch, PartitionMetadata
+from spark_segmentlog.log.file_names import TopicPartition
+from spark_segmentlog.log.files import LOCAL
+
+
+def test_an_offset_checkpoint_reads_as_it_was_written():
+    offsets = {TopicPartition("a.b-c", 0): 5, TopicPartition("t", 11): 2**62}
+    data = checkpoints.format_offset_checkpoint(offsets)
+    assert data == b"0\n2\na.b-c 0 5\nt 11 4611686018427387904\n"
+    assert checkpoints.parse_offset_checkpoint(data.decode()) == offsets
+    assert checkpoints.parse_offset_checkpoint("0\n0\n") == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "0\n",
+        "1\n0\n",
+        "0\nx\n",
+        "0\n2\nt 0 5\n",
+        "0\n1\nt 0\n",
+        "0\n1\nt x 5\n",
+        "0\n1\nt 0 x\n",
+    ],
+)
+def test_a_checkpoint_that_does_not_hold_together_is_as_good_as_none(text, tmp_path):
+    assert checkpoints.parse_offset_checkpoint(text) is None
+    name = checkpoints.LOG_START_OFFSET_CHECKPOINT
+    (tmp_path / name).write_text(text)
+    assert checkpoints.read_offset_checkpoint(LOCAL, str(tmp_path), name) is None
+
+
+def test_a_missing_checkpoint_is_none(tmp_path):
+    name = checkpoints.HIGH_WATERMARK_CHECKPOINT
+    assert checkpoints.read_offset_checkpoint(LOCAL, str(tmp_path), name) is None
+    assert checkpoints.read_leader_epochs(LOCAL, str(tmp_path)) == []
+
+
+def test_leader_epochs_ascend_and_read_as_they_were_written(tmp_path):
+    epochs = [LeaderEpoch(0, 0), LeaderEpoch(4, 155)]
+    (tmp_path / "leader-epoch-checkpoint").write_bytes(checkpoints.format_leader_epochs(epochs))
+    assert checkpoints.read_leader_epochs(LOCAL, str(tmp_path)) == epochs
+    assert checkpoints.parse_leader_epochs("0\n1\n0 0 0\n") is None
+
+
+def test_an_epoch_ends_where_the_next_one_starts():
+    epochs = [LeaderEpoch(0, 0), LeaderEpoch(4, 155), LeaderEpoch(7, 200)]
+    assert checkpoints.end_offset_for_epoch(epochs, 0, 300) == 155
+    assert checkpoints.end_offset_for_epoch(epochs, 5, 300) == 200
+    assert checkpoints.end_offset_for_epoch(epochs, 7, 300) == 300
+
+
+def test_partition_metadata_names_the_topic_id(tmp_path):
+    metadata = PartitionMetadata("vNGZh4ObRki8YWfIBZ0LOw")
+    data = checkpoints.format_partition_metadata(metadata)
+    assert data == b"version: 0\ntopic_id: vNGZh4ObRki8YWfIBZ0LOw"
+    assert checkpoints.parse_partition_metadata(data.decode()) == metadata
+    assert checkpoints.parse_partition_metadata("version: 0\n") is None
+    assert checkpoints.read_partition_metadata(LOCAL, str(tmp_path)) is None
+
+
+def test_meta_properties_leave_comments_out():
+    text = "#\n#Fri Nov 27 20:59:02 UTC 2026\nnode.id=1\ncluster.id=AF7U9==\n"
+    assert checkpoints.parse_meta_properties(text) == {"node.id": "1", "cluster.id": "AF7U9=="}

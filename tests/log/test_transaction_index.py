@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_segmentlog.log.producer_snapshot import (
+    ProducerState,
+    format_producer_snapshot,
+    parse_producer_snapshot,
+)
+from spark_segmentlog.log.transaction_index import (
+    AbortedTransaction,
+    AbortedTransactions,
+    format_transaction_index,
+    parse_transaction_index,
+)
+
+
+def _aborted(producer_id: int, first: int, last: int, stable: int = 0) -> AbortedTransaction:
+    return AbortedTransaction(
+        producer_id=producer_id, first_offset=first, last_offset=last, last_stable_offset=stable
+    )
+
+
+def test_an_entry_has_34_bytes_and_reads_as_it_was_written():
+    transactions = [_aborted(7, 10, 51, 20), _aborted(2**40, 2**50, 2**51, 2**52)]
+    data = format_transaction_index(transactions)
+    assert len(data) == 68
+    assert parse_transaction_index(data) == transactions
+    assert parse_transaction_index(data[:-1]) == transactions[:1]
+    assert parse_transaction_index(b"") == []
+
+
+def test_transactions_apply_though_the_file_lists_the_later_start_first():
+    aborted = AbortedTransactions((_aborted(2, 20, 31), _aborted(1, 10, 51)))
+    producers = np.array([1, 1, 2, 2, 1, 2, 3])
+    base_offsets = np.array([10, 50, 20, 30, 52, 32, 25])
+    assert aborted.contain(producers, base_offsets).tolist() == [
+        True,
+        True,
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+
+
+def test_no_transactions_contain_nothing():
+    assert not AbortedTransactions()
+    assert AbortedTransactions().contain(np.array([1]), np.array([0])).tolist() == [False]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 4), st.integers(0, 60), st.integers(0, 20)),
+        max_size=12,
+    ),
+    st.lists(st.tuples(st.integers(-1, 5), st.integers(0, 90)), min_size=1, max_size=30),
+)
+def test_many_batches_are_told_as_one_by_one(transactions, batches):
+    aborted = AbortedTransactions(
+        tuple(_aborted(producer, first, first + more) for producer, first, more in transactions)
+    )
+    expected = [
+        any(
+            producer == it.producer_id and it.first_offset <= base <= it.last_offset
+            for it in aborted.transactions
+        )
+        for producer, base in batches
+    ]
+    producers, bases = np.array(batches, np.int64).T
+    assert aborted.contain(producers, bases).tolist() == expected
+
+
+def _state(producer_id: int, first: int) -> ProducerState:
+    return ProducerState(
+        producer_id=producer_id,
+        producer_epoch=3,
+        last_sequence=36,
+        last_offset=134,
+        offset_delta=1,
+        timestamp_ms=1_795_813_158_670,
+        coordinator_epoch=0,
+        current_txn_first_offset=first,
+    )
+
+
+def test_a_snapshot_reads_as_it_was_written():
+    states = [_state(0, -1), _state(3, 140)]
+    data = format_producer_snapshot(states)
+    assert len(data) == 10 + 2 * 46
+    assert parse_producer_snapshot(data) == states
+    assert [state.is_in_transaction for state in states] == [False, True]
+
+
+def test_a_damaged_snapshot_is_as_good_as_none():
+    data = format_producer_snapshot([_state(0, -1)])
+    assert parse_producer_snapshot(b"") is None
+    assert parse_producer_snapshot(data[:-1]) is None
+    assert parse_producer_snapshot(data + b"\x00") is None
+    assert parse_producer_snapshot(b"\x00\x09" + data[2:]) is None
+    assert all(
+        parse_producer_snapshot(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]) is None
+        for at in range(len(data))
+    )
