@@ -1,0 +1,191 @@
+"""The same query by Spark's Kafka source from the broker and by ours from its folders."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+
+import spark_segmentlog
+from tests.interop.broker import Broker
+from tests.interop.kafka_jars import PROJECT_DIRECTORY, KafkaJars
+from tests.interop.traffic import (
+    FIRST_TIMESTAMP_MS,
+    create_topics,
+    wait_until_cleaned,
+    write_first_wave,
+)
+
+pytestmark = pytest.mark.interop
+
+SEED = 977
+
+
+@pytest.fixture(scope="module")
+def spark(jars: KafkaJars) -> Iterator[SparkSession]:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = str(PROJECT_DIRECTORY)
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.jars", ",".join(map(str, jars.connector)))
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .getOrCreate()
+    )
+    spark_segmentlog.register(session)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def written(broker: Broker) -> Broker:
+    """A broker at rest with every shape of topic."""
+    print(f"seed {SEED}")
+    create_topics(broker)
+    write_first_wave(broker, SEED)
+    wait_until_cleaned(broker)
+    return broker
+
+
+def _theirs(spark: SparkSession, broker: Broker, options: dict[str, str]) -> DataFrame:
+    reader = spark.read.format("kafka").options(**options)
+    return reader.option("kafka.bootstrap.servers", broker.bootstrap_servers).load()
+
+
+def _ours(spark: SparkSession, broker: Broker, options: dict[str, str]) -> DataFrame:
+    paths = [str(path) for path in broker.log_directories]
+    return spark.read.format("segmentlog").options(**options).load(paths)
+
+
+def _rows(frame: DataFrame) -> list[Row]:
+    return sorted(frame.collect(), key=lambda row: (row.topic, row.partition, row.offset))
+
+
+def _everywhere(offset: int) -> str:
+    return json.dumps({"codec.lz4": {"0": offset, "1": offset}})
+
+
+_MIDDLE_MS = FIRST_TIMESTAMP_MS + 60_000
+_SAME_ROWS: dict[str, dict[str, str]] = {
+    "one topic": {"subscribe": "codec.zstd"},
+    "two topics": {"subscribe": "codec.none, appended"},
+    "pattern": {"subscribePattern": "codec\\..*"},
+    "assign": {"assign": '{"codec.gzip":[1],"bank":[0,2]}'},
+    "headers": {"subscribe": "codec.snappy", "includeHeaders": "true"},
+    "committed": {"subscribe": "ledger,bank", "kafka.isolation.level": "read_committed"},
+    "uncommitted": {"subscribe": "ledger,bank", "kafka.isolation.level": "read_uncommitted"},
+    "compacted": {"subscribe": "table"},
+    "trimmed": {"subscribe": "trimmed"},
+    "large": {"subscribe": "large"},
+    "offsets": {
+        "subscribe": "codec.lz4",
+        "startingOffsets": '{"codec.lz4":{"0":7,"1":-2}}',
+        "endingOffsets": '{"codec.lz4":{"0":41,"1":-1}}',
+    },
+    "nothing between offsets": {
+        "subscribe": "codec.lz4",
+        "startingOffsets": _everywhere(9),
+        "endingOffsets": _everywhere(9),
+    },
+    "timestamps": {
+        "subscribe": "rolled.by.time",
+        "startingTimestamp": str(_MIDDLE_MS),
+        "endingTimestamp": str(_MIDDLE_MS + 150_000),
+    },
+    "timestamps by partition": {
+        "subscribe": "codec.none",
+        "startingOffsetsByTimestamp": json.dumps({"codec.none": {"0": _MIDDLE_MS, "1": 0}}),
+        "endingOffsetsByTimestamp": json.dumps(
+            {"codec.none": {"0": FIRST_TIMESTAMP_MS + 99_000, "1": _MIDDLE_MS}}
+        ),
+    },
+    "late start, latest": {
+        "subscribe": "rolled.by.time",
+        "startingTimestamp": str(FIRST_TIMESTAMP_MS + 10**9),
+        "startingOffsetsByTimestampStrategy": "latest",
+    },
+    "late end": {
+        "subscribe": "rolled.by.time",
+        "endingTimestamp": str(FIRST_TIMESTAMP_MS + 10**9),
+    },
+}
+
+
+@pytest.mark.parametrize("name", _SAME_ROWS)
+def test_rows_equal_those_of_the_kafka_source(
+    spark: SparkSession, written: Broker, name: str
+) -> None:
+    theirs = _theirs(spark, written, _SAME_ROWS[name])
+    ours = _ours(spark, written, _SAME_ROWS[name])
+
+    assert ours.schema == theirs.schema
+    assert _rows(ours) == _rows(theirs)
+
+
+@pytest.mark.parametrize(
+    "split",
+    [
+        {"minPartitions": "9"},
+        {"maxRecordsPerPartition": "40"},
+        {"minPartitions": "5", "maxRecordsPerPartition": "60"},
+    ],
+    ids=str,
+)
+def test_offset_ranges_are_split_as_the_kafka_source_splits_them(
+    spark: SparkSession, written: Broker, split: dict[str, str]
+) -> None:
+    options = {"subscribe": "codec.lz4,codec.gzip", **split}
+    theirs = _theirs(spark, written, options)
+    ours = _ours(spark, written, options)
+
+    assert ours.rdd.getNumPartitions() == theirs.rdd.getNumPartitions()
+    assert _rows(ours) == _rows(theirs)
+
+
+_ERRORS: dict[str, dict[str, str]] = {
+    "latest start": {"subscribe": "codec.lz4", "startingOffsets": "latest"},
+    "earliest end": {"subscribe": "codec.lz4", "endingOffsets": "earliest"},
+    "two ways to choose topics": {"subscribe": "codec.lz4", "subscribePattern": "codec.*"},
+    "a partition missing in the start": {
+        "subscribe": "codec.lz4",
+        "startingOffsets": '{"codec.lz4":{"0":5}}',
+    },
+    "a partition that is not there": {
+        "subscribe": "codec.lz4",
+        "startingOffsets": '{"codec.lz4":{"0":5,"1":5,"9":5}}',
+    },
+    "nothing at or after the start": {
+        "subscribe": "rolled.by.time",
+        "startingTimestamp": str(FIRST_TIMESTAMP_MS + 10**9),
+    },
+    "no such topic to assign": {"assign": '{"codec.lz4":"0"}'},
+    "bad number": {"subscribe": "codec.lz4", "minPartitions": "many"},
+    "start below the log start offset": {
+        "subscribe": "trimmed",
+        "startingOffsets": '{"trimmed":{"0":3}}',
+    },
+    "group id with an unsupported option": {
+        "subscribe": "codec.lz4",
+        "kafka.auto.offset.reset": "latest",
+    },
+}
+
+
+@pytest.mark.parametrize("name", _ERRORS)
+def test_what_the_kafka_source_refuses_is_refused(
+    spark: SparkSession, written: Broker, name: str
+) -> None:
+    with pytest.raises(Exception) as theirs:  # noqa: PT011
+        _theirs(spark, written, _ERRORS[name]).collect()
+    with pytest.raises(PySparkException) as ours:
+        _ours(spark, written, _ERRORS[name]).collect()
+
+    print(f"theirs: {theirs.value}\nours: {ours.value}")
