@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import os
 
-import numpy as np
-
 from spark_segmentlog.log import files, offset_index, time_index
 from spark_segmentlog.log.file_names import (
     OFFSET_INDEX_SUFFIX,
@@ -98,9 +96,15 @@ def write_entries(
     directory: str, indexed: SegmentTail, added: AppendedEntries, *, durable: bool
 ) -> None:
     """Write entries behind those that stay, the final time entry last."""
-    times = np.concatenate([added.time_entries, final_time_entry(added.tail)])
-    for suffix, kept, size, entries in (
-        (OFFSET_INDEX_SUFFIX, indexed.offset_entries, offset_index.ENTRY, added.offset_entries),
+    # Joined as bytes: numpy would turn entries that it joins to the machine's byte order.
+    times = added.time_entries.tobytes() + final_time_entry(added.tail).tobytes()
+    for suffix, kept, entry, data in (
+        (
+            OFFSET_INDEX_SUFFIX,
+            indexed.offset_entries,
+            offset_index.ENTRY,
+            added.offset_entries.tobytes(),
+        ),
         (TIME_INDEX_SUFFIX, indexed.time_entries, time_index.ENTRY, times),
     ):
         path = os.path.join(directory, segment_file_name(indexed.base_offset, suffix))
