@@ -108,12 +108,10 @@ def write_entries(
         (TIME_INDEX_SUFFIX, indexed.time_entries, time_index.ENTRY, times),
     ):
         path = os.path.join(directory, segment_file_name(indexed.base_offset, suffix))
-        # NumPy joins arrays in the machine's byte order, the file has the network's.
-        data = entries.astype(size, copy=False).tobytes()
         if indexed.size_bytes == 0:
             files.write_atomically(path, data, durable=durable)
         else:
-            _write_behind(path, kept * size.itemsize, data, durable=durable)
+            _write_behind(path, kept * entry.itemsize, data, durable=durable)
 
 
 def _write_behind(path: str, position: int, data: bytes, *, durable: bool) -> None:
