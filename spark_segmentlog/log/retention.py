@@ -301,7 +301,10 @@ def _last_time_entry(segment: Segment) -> tuple[int, int]:
     """Read (largest timestamp so far, position that it reaches to) from a well-formed index."""
     with segment.time_index() as index:
         entry = index.last_entry() if index.is_well_formed(whole=True) else None
-    return (-1, 0) if entry is None else (entry[0], segment.position_for(entry[1]))
+    bound = segment.end_offset_bound
+    if entry is None or (bound is not None and entry[1] >= bound):
+        return -1, 0
+    return entry[0], segment.position_for(entry[1])
 
 
 def _delete(

@@ -1,4 +1,5 @@
-"""A partition directory as the plain readers see it: what retention and compaction leave is told by it."""
+"""A partition directory as the plain readers see it: what retention and compaction leave is told
+by it."""
 
 from __future__ import annotations
 
@@ -76,9 +77,7 @@ def build(
 
 def segment_offsets(directory: Path) -> list[int]:
     return sorted(
-        offset
-        for name in os.listdir(directory)
-        if (offset := find_base_offset(name)) is not None
+        offset for name in os.listdir(directory) if (offset := find_base_offset(name)) is not None
     )
 
 
@@ -94,9 +93,7 @@ def split_log(data: bytes) -> list[bytes]:
     assert check_crcs(buffer, table, file_position=0).all()
     return [
         data[start : start + size]
-        for start, size in zip(
-            table.position.tolist(), table.size_bytes.tolist(), strict=True
-        )
+        for start, size in zip(table.position.tolist(), table.size_bytes.tolist(), strict=True)
     ]
 
 

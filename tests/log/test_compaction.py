@@ -83,9 +83,7 @@ def active(base_offset: int) -> list[bytes]:
 @pytest.mark.parametrize("codec", CODECS)
 def test_only_the_latest_record_of_a_key_stays_with_its_offset(tmp_path: Path, codec: str) -> None:
     values = [(b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (b"c", b"1"), (b"b", b"2"), (b"a", b"3")]
-    directory = build(
-        tmp_path, [plain_batches(values, batch_size=3, codec=codec), active(6)]
-    )
+    directory = build(tmp_path, [plain_batches(values, batch_size=3, codec=codec), active(6)])
     result = run(directory)
     assert kept(directory)[:-1] == [(3, b"c", b"1"), (4, b"b", b"2"), (5, b"a", b"3")]
     assert (result.records_read, result.records_kept) == (6, 3)
@@ -143,7 +141,9 @@ def test_headers_and_timestamps_stay_exact(tmp_path: Path) -> None:
 
 
 def test_an_unchanged_batch_is_copied_byte_by_byte(tmp_path: Path) -> None:
-    untouched = v2_batch([record(b"k", b"v")], base_offset=2, codec="gzip", partition_leader_epoch=7)
+    untouched = v2_batch(
+        [record(b"k", b"v")], base_offset=2, codec="gzip", partition_leader_epoch=7
+    )
     directory = build(
         tmp_path, [[*plain_batches([(b"a", b"1"), (b"a", b"2")]), untouched], active(3)]
     )
@@ -152,9 +152,7 @@ def test_an_unchanged_batch_is_copied_byte_by_byte(tmp_path: Path) -> None:
 
 
 def test_segments_are_merged_up_to_segment_bytes(tmp_path: Path) -> None:
-    segments = [
-        plain_batches([(b"k%d" % base, b"v" * 100)], base_offset=base) for base in range(6)
-    ]
+    segments = [plain_batches([(b"k%d" % base, b"v" * 100)], base_offset=base) for base in range(6)]
     size = len(segments[0][0])
     directory = build(tmp_path, [*segments, active(6)])
     config = replace(CONFIG, segment=SegmentConfig(segment_bytes=2 * size))
@@ -484,7 +482,11 @@ def test_the_abort_entry_stays_as_long_as_a_batch_of_the_transaction_does(tmp_pa
     directory = build(
         tmp_path,
         [
-            [data(7, 0, (b"a", b"1")), marker(ABORT, 7, 1), *plain_batches([(b"b", b"1")], base_offset=2)],
+            [
+                data(7, 0, (b"a", b"1")),
+                marker(ABORT, 7, 1),
+                *plain_batches([(b"b", b"1")], base_offset=2),
+            ],
             active(3),
         ],
     )
@@ -633,7 +635,7 @@ def test_the_log_reads_back_through_the_log_manager(tmp_path: Path) -> None:
     run(directory)
     with_manager = []
     log = LogManager.open([str(tmp_path)]).topic_partitions[PARTITION]
-    for arrow_batch in log.scan(ScanOptions(columns=("offset", "key", "value"))):
+    for arrow_batch in log.scan(options=ScanOptions(columns=("offset", "key", "value"))):
         with_manager.extend(
             (row["offset"], row["key"], row["value"]) for row in arrow_batch.to_pylist()
         )
