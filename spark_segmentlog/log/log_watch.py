@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, TypeVar
@@ -24,7 +24,13 @@ import numpy as np
 from spark_segmentlog.errors import CorruptRecordError, EmptyLogDirectoryError, SegmentLogError
 from spark_segmentlog.log import checkpoints
 from spark_segmentlog.log.commit_journal import COMMIT_DIRECTORY_NAME, VERSIONS_FILE_NAME
-from spark_segmentlog.log.file_names import MAX_OFFSET, TopicPartition
+from spark_segmentlog.log.file_names import (
+    DELETE_DIRECTORY_SUFFIX,
+    FUTURE_DIRECTORY_SUFFIX,
+    MAX_OFFSET,
+    STRAY_DIRECTORY_SUFFIX,
+    TopicPartition,
+)
 from spark_segmentlog.log.files import LOCAL, Storage, _LocalStorage, resolve_storage
 from spark_segmentlog.log.log_directory import LogDirectoryState, commit_state
 from spark_segmentlog.log.log_manager import (
@@ -58,6 +64,12 @@ LOG_DIRECTORY_FILES: Final = frozenset(
         VERSIONS_FILE_NAME,
         ".lock",
     )
+)
+
+MOVING_DIRECTORY_SUFFIXES: Final = (
+    DELETE_DIRECTORY_SUFFIX,
+    FUTURE_DIRECTORY_SUFFIX,
+    STRAY_DIRECTORY_SUFFIX,
 )
 
 _T = TypeVar("_T")
@@ -164,6 +176,7 @@ class LogWatch:
         self._skip_corrupt = skip_corrupt
         self._memo = _Memo()
         self._tails: dict[str, _Tail] = {}
+        self._log_directories: set[str] = set()
 
     def look(self) -> dict[TopicPartition, WatchedPartitionLog]:
         """List the partitions as they are now, all as of one commit; sorted.
@@ -189,7 +202,7 @@ class LogWatch:
         )
 
     def _look_once(self) -> dict[TopicPartition, WatchedPartitionLog] | None:
-        resolver = _WatchingResolver(self._filesystem, self._memo)
+        resolver = _WatchingResolver(self._filesystem, self._memo, self._log_directories)
         states = resolver.resolve(self._paths)
         places = resolver.places
         logs = [self._open(place, states[place.log_directory]) for place in places]
@@ -197,6 +210,7 @@ class LogWatch:
         if not _are_unchanged(states, resolver.storages):
             return None
         self._memo.forget_unused()
+        self._log_directories.update(states)
         for directory in self._tails.keys() - {place.directory for place in places}:
             del self._tails[directory]
         return _chosen(logs)
@@ -379,9 +393,10 @@ class _LiveWalk(HeaderWalk):
 class _WatchingResolver(_PathResolver):
     """Finds partition directories, and reads of the log directories only what changed."""
 
-    def __init__(self, filesystem: Any, memo: _Memo) -> None:
+    def __init__(self, filesystem: Any, memo: _Memo, log_directories: Collection[str]) -> None:
         super().__init__(filesystem, include_deleted=False)
         self._memo = memo
+        self._log_directories = log_directories
         self._storage = _RememberingStorage(memo)
 
     def resolve(self, paths: Sequence[str]) -> dict[str, LogDirectoryState]:
@@ -397,9 +412,11 @@ class _WatchingResolver(_PathResolver):
         try:
             super()._resolve_directory(storage, path)
         except EmptyLogDirectoryError:
-            if not _may_get_partitions(*storage.list_directories(path)):
+            real_path = storage.real_path(path)
+            is_known = real_path in self._log_directories
+            if not is_known and not _may_get_partitions(*storage.list_directories(path)):
                 raise
-            self._read_state(storage, storage.real_path(path))
+            self._read_state(storage, real_path)
 
     def _read_state(self, storage: Storage, log_directory: str) -> None:
         if storage is not self._storage:
@@ -447,8 +464,10 @@ def _chosen(logs: Sequence[WatchedPartitionLog]) -> dict[TopicPartition, Watched
 
 def _may_get_partitions(directories: Sequence[str], others: Sequence[str]) -> bool:
     """Tell an empty log directory from a folder of something else."""
-    is_empty = not others and set(directories) <= {COMMIT_DIRECTORY_NAME}
-    return is_empty or not LOG_DIRECTORY_FILES.isdisjoint(others)
+    if not others and set(directories) <= {COMMIT_DIRECTORY_NAME}:
+        return True
+    is_moving = any(name.endswith(MOVING_DIRECTORY_SUFFIXES) for name in directories)
+    return is_moving or not LOG_DIRECTORY_FILES.isdisjoint(others)
 
 
 def _before_last(table: HeaderTable, before: tuple[int, int]) -> tuple[int, int]:
