@@ -150,15 +150,30 @@ def writing(
     RecoveryError
         An open commit is in a state that no crash leaves.
     """
+    with locked_with_open_commits(log_directories, timeout_ms=timeout_ms) as involved:
+        finish_open_commits(involved)
+        yield tuple(sorted({os.path.realpath(path) for path in log_directories}))
+
+
+@contextmanager
+def locked_with_open_commits(
+    log_directories: Sequence[str], *, timeout_ms: int = DEFAULT_LOCK_TIMEOUT_MS
+) -> Iterator[tuple[str, ...]]:
+    """Hold the locks of log directories, and of all that take part in commits open in them.
+
+    Yields
+    ------
+    tuple of str
+        The real paths of all of them, sorted.
+    """
     wanted = {os.path.realpath(path) for path in log_directories}
     while True:
         involved = wanted | _directories_of_open_commits(wanted)
-        with locked(sorted(involved), timeout_ms=timeout_ms):
-            if not _directories_of_open_commits(wanted) <= involved:
-                continue
-            finish_open_commits(sorted(involved))
-            yield tuple(sorted(wanted))
-            return
+        with locked(sorted(involved), timeout_ms=timeout_ms) as held:
+            # Another writer may have left one behind, or ended it, before the locks were ours.
+            if _directories_of_open_commits(wanted) <= involved:
+                yield held
+                return
 
 
 def finish_open_commits(log_directories: Iterable[str]) -> list[str]:

@@ -121,7 +121,7 @@ def _check_segment(plan: PartitionPlan, segment: SegmentPlan, sources: _StagedSo
     path = _log_path(plan, segment.base_offset)
     size = _size_if_there(path)
     adopt = _adopt_step(plan, segment.base_offset)
-    if adopt is not None and os.path.exists(adopt.staged_path):
+    if adopt is not None and _is_to_be_renamed(adopt, path):
         _check_staged(adopt)
         if size != segment.file_bytes_before:
             raise _unexpected(path, size, segment)
@@ -135,6 +135,13 @@ def _check_segment(plan: PartitionPlan, segment: SegmentPlan, sources: _StagedSo
         raise _unexpected(path, size, segment)
     for step in _copy_steps(plan, segment.base_offset):
         _check_copied(path, size, step, sources)
+
+
+def _is_to_be_renamed(adopt: AdoptStep, path: str) -> bool:
+    """Tell whether the staged file still waits; the power may leave it with both of its names."""
+    if not os.path.exists(adopt.staged_path):
+        return False
+    return not (os.path.exists(path) and os.path.samefile(adopt.staged_path, path))
 
 
 def _check_staged(adopt: AdoptStep) -> None:
@@ -238,7 +245,7 @@ def _write_log(plan: PartitionPlan, segment: SegmentPlan, sources: _StagedSource
     adopt = _adopt_step(plan, segment.base_offset)
     start = segment.valid_bytes_before
     if adopt is not None:
-        if os.path.exists(adopt.staged_path):
+        if _is_to_be_renamed(adopt, path):
             files.rename(adopt.staged_path, path)
         start = adopt.size_bytes
     copies = _copy_steps(plan, segment.base_offset)

@@ -1,0 +1,301 @@
+"""Mending a log: open commits ended, torn tails cut off, indexes made anew; and only that, unasked.
+
+What was committed is finished, since that takes nothing away. Indexes that are missing, malformed
+or at odds with the batches are made anew. Bytes are cut off only when `truncate` says so: behind
+the last good batch of a partition's last segment. Where good batches follow bad ones, or whole
+segments do, they go only with `delete_later` too: a broker would delete them without a word.
+Deleted segments are renamed to ``.deleted``, not removed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from enum import StrEnum
+
+from spark_segmentlog.log import files
+from spark_segmentlog.log.commit import finish_open_commits, locked_with_open_commits
+from spark_segmentlog.log.commit_journal import has_commit_directory, read_journal
+from spark_segmentlog.log.file_names import (
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    TopicPartition,
+    segment_file_name,
+)
+from spark_segmentlog.log.index_completion import complete_indexes
+from spark_segmentlog.log.lock import DEFAULT_LOCK_TIMEOUT_MS
+from spark_segmentlog.log.log_manager import LogManager
+from spark_segmentlog.log.partition_log import PartitionLog
+from spark_segmentlog.log.partition_tail import TAIL_FILE_NAME, now_ms
+from spark_segmentlog.log.segment import HeaderWalk, ReadBuffer, Segment
+from spark_segmentlog.log.segment_tail import SegmentConfig, SegmentTail
+from spark_segmentlog.log.verification import (
+    FindingKind,
+    SegmentSurvey,
+    check_indexes,
+    survey_segment,
+)
+from spark_segmentlog.record.decoder import check_crcs
+
+DEFAULTS = SegmentConfig()
+SUFFIXES = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+
+class RecoveryKind(StrEnum):
+    """What recovery does."""
+
+    END_COMMIT = "end commit"
+    CUT = "cut"
+    DELETE_SEGMENT = "delete segment"
+    REBUILD_INDEXES = "rebuild indexes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryAction:
+    """One thing that recovery did, or would do; `is_done` tells which."""
+
+    kind: RecoveryKind
+    path: str
+    detail: str
+    is_done: bool
+    topic_partition: TopicPartition | None = None
+
+    def __str__(self) -> str:
+        done = "" if self.is_done else "not done, "
+        return f"{self.kind}: {done}{self.detail} (file {self.path})"
+
+
+def recover(
+    paths: str | Sequence[str],
+    *,
+    topic_partitions: Iterable[TopicPartition] | None = None,
+    truncate: bool = False,
+    delete_later: bool = False,
+    dry_run: bool = False,
+    index_interval_bytes: int = DEFAULTS.index_interval_bytes,
+    lock_timeout_ms: int = DEFAULT_LOCK_TIMEOUT_MS,
+) -> list[RecoveryAction]:
+    """Mend log directories.
+
+    Parameters
+    ----------
+    paths : str or sequence of str
+        Log directories.
+    topic_partitions : iterable of TopicPartition, optional
+        Which ones; all where not given.
+    truncate : bool
+        Whether to cut off what follows the last good batch of a last segment.
+    delete_later : bool
+        With `truncate`: whether good batches and segments behind bad bytes go too.
+    dry_run : bool
+        Only tell; takes no lock and writes nothing.
+    index_interval_bytes, lock_timeout_ms : int
+
+    Returns
+    -------
+    list of RecoveryAction
+
+    Raises
+    ------
+    LogLockedError
+        A broker or another writer has one of the directories.
+    RecoveryError
+        An open commit is in a state that no crash leaves; nothing was touched.
+    """
+    directories = [paths] if isinstance(paths, str) else list(paths)
+    wanted = None if topic_partitions is None else set(topic_partitions)
+    mender = _Mender(truncate, delete_later, dry_run, index_interval_bytes)
+    with ExitStack() as stack:
+        involved: Sequence[str] = [os.path.realpath(path) for path in directories]
+        if not dry_run:
+            involved = stack.enter_context(
+                locked_with_open_commits(directories, timeout_ms=lock_timeout_ms)
+            )
+        actions = _end_commits(involved, dry_run=dry_run)
+        for log in _partition_logs(directories, wanted):
+            actions.extend(mender.mend(log))
+    return actions
+
+
+def reindex(
+    paths: str | Sequence[str],
+    *,
+    topic_partitions: Iterable[TopicPartition] | None = None,
+    index_interval_bytes: int = DEFAULTS.index_interval_bytes,
+    lock_timeout_ms: int = DEFAULT_LOCK_TIMEOUT_MS,
+) -> list[RecoveryAction]:
+    """Make the offset and time indexes of all segments anew from their batches.
+
+    Parameters and errors are those of `recover`. A segment with bad bytes gets indexes up to them.
+    """
+    directories = [paths] if isinstance(paths, str) else list(paths)
+    wanted = None if topic_partitions is None else set(topic_partitions)
+    with locked_with_open_commits(directories, timeout_ms=lock_timeout_ms) as involved:
+        finish_open_commits(involved)
+        return [
+            _rebuild(survey_segment(segment), index_interval_bytes)
+            for log in _partition_logs(directories, wanted)
+            for segment in log.segments
+        ]
+
+
+def _end_commits(log_directories: Sequence[str], *, dry_run: bool) -> list[RecoveryAction]:
+    open_directories = [path for path in log_directories if has_commit_directory(path)]
+    details = {}
+    for path in open_directories:
+        journal = read_journal(path)
+        details[path] = (
+            "what is left of a commit that never began or is over"
+            if journal is None
+            else f"write {journal.write_id} of {len(journal.partitions)} partitions"
+        )
+    if not dry_run:
+        finish_open_commits(open_directories)
+    return [
+        RecoveryAction(
+            kind=RecoveryKind.END_COMMIT, path=path, detail=details[path], is_done=not dry_run
+        )
+        for path in open_directories
+    ]
+
+
+def _partition_logs(
+    directories: Sequence[str], wanted: set[TopicPartition] | None
+) -> Iterator[PartitionLog]:
+    manager = LogManager.open(directories)
+    for topic_partition, log in manager.topic_partitions.items():
+        if wanted is None or topic_partition in wanted:
+            yield log
+
+
+@dataclass(frozen=True, slots=True)
+class _Mender:
+    truncate: bool
+    delete_later: bool
+    dry_run: bool
+    index_interval_bytes: int
+
+    def mend(self, log: PartitionLog) -> Iterator[RecoveryAction]:
+        """Mend one partition, up to where bytes are cut off."""
+        segments = list(log.segments)
+        for slot, segment in enumerate(segments):
+            survey = survey_segment(segment)
+            later = segments[slot + 1 :]
+            if survey.valid_bytes < survey.file_bytes:
+                takes_good = bool(later) or _has_good_behind(survey)
+                is_cut = (
+                    self.truncate and not self.dry_run and (self.delete_later or not takes_good)
+                )
+                yield _cut_action(survey, takes_good=takes_good, is_done=is_cut)
+                if is_cut:
+                    _cut(survey)
+                    yield from _delete(later)
+                    yield _rebuild(survey, self.index_interval_bytes)
+                    return
+                yield from self._would_delete(survey, later)
+            if any(check_indexes(survey)):
+                yield self._rebuild_unless_dry(survey)
+
+    def _may_cut(self, *, takes_good: bool) -> bool:
+        return self.truncate and not self.dry_run and (self.delete_later or not takes_good)
+
+    def _would_delete(
+        self, survey: SegmentSurvey, later: Sequence[Segment]
+    ) -> Iterator[RecoveryAction]:
+        """Name the segments that a cut would take along; none for zeros or a torn tail."""
+        if survey.stop is not None and survey.stop.kind is FindingKind.CORRUPT_BATCH:
+            for segment in later:
+                yield _delete_action(segment, is_done=False)
+
+    def _rebuild_unless_dry(self, survey: SegmentSurvey) -> RecoveryAction:
+        if self.dry_run:
+            return _rebuild_action(survey, is_done=False)
+        return _rebuild(survey, self.index_interval_bytes)
+
+
+def _has_good_behind(survey: SegmentSurvey) -> bool:
+    """Tell whether a good batch lies anywhere behind the first bad bytes of a segment."""
+    with survey.segment.open_log() as file:
+        walk = HeaderWalk(survey.segment, file, survey.valid_bytes, ReadBuffer(), True, None)
+        for table in walk:
+            if check_crcs(walk.buffer, table, file_position=walk.file_position).any():
+                return True
+    return False
+
+
+def _cut(survey: SegmentSurvey) -> None:
+    segment = survey.segment
+    descriptor = files.open_for_update(segment.log_path)
+    try:
+        files.truncate(descriptor, survey.valid_bytes)
+        files.fsync(descriptor)
+    finally:
+        files.close(descriptor)
+    files.unlink(os.path.join(segment.directory, TAIL_FILE_NAME), missing_ok=True)
+
+
+def _delete(segments: Sequence[Segment]) -> Iterator[RecoveryAction]:
+    """Rename segments to ``.deleted``, the last one first, so that no gap is ever left behind."""
+    for segment in reversed(segments):
+        for suffix in SUFFIXES:
+            path = os.path.join(segment.directory, segment_file_name(segment.base_offset, suffix))
+            if os.path.exists(path):
+                files.rename(path, path + DELETED_SUFFIX)
+        files.fsync_directory(segment.directory)
+        yield _delete_action(segment, is_done=True)
+
+
+def _rebuild(survey: SegmentSurvey, index_interval_bytes: int) -> RecoveryAction:
+    """Make both indexes of a segment anew, from its good batches."""
+    segment = survey.segment
+    complete_indexes(
+        segment.topic_partition,
+        segment.directory,
+        SegmentTail.empty(segment.base_offset, created_ms=now_ms()),
+        bytes_after=survey.valid_bytes,
+        index_interval_bytes=index_interval_bytes,
+        durable=True,
+    )
+    files.unlink(os.path.join(segment.directory, TAIL_FILE_NAME), missing_ok=True)
+    files.fsync_directory(segment.directory)
+    return _rebuild_action(survey, is_done=True)
+
+
+def _cut_action(survey: SegmentSurvey, *, takes_good: bool, is_done: bool) -> RecoveryAction:
+    reason = "zeros" if survey.stop is None else f"{survey.stop.kind}, {survey.stop.detail}"
+    along = ", good batches behind them included" if takes_good else ""
+    return RecoveryAction(
+        kind=RecoveryKind.CUT,
+        path=survey.segment.log_path,
+        topic_partition=survey.segment.topic_partition,
+        detail=(
+            f"{survey.file_bytes - survey.valid_bytes} bytes from position {survey.valid_bytes} "
+            f"on ({reason}){along}"
+        ),
+        is_done=is_done,
+    )
+
+
+def _delete_action(segment: Segment, *, is_done: bool) -> RecoveryAction:
+    return RecoveryAction(
+        kind=RecoveryKind.DELETE_SEGMENT,
+        path=segment.log_path,
+        topic_partition=segment.topic_partition,
+        detail="segment behind bad bytes, renamed to .deleted",
+        is_done=is_done,
+    )
+
+
+def _rebuild_action(survey: SegmentSurvey, *, is_done: bool) -> RecoveryAction:
+    return RecoveryAction(
+        kind=RecoveryKind.REBUILD_INDEXES,
+        path=survey.segment.log_path,
+        topic_partition=survey.segment.topic_partition,
+        detail="offset and time index from the batches",
+        is_done=is_done,
+    )
