@@ -92,6 +92,7 @@ class LogManager:
         filesystem: Any = None,
         include_deleted: bool = False,
         skip_corrupt: bool = False,
+        check_crcs: bool = True,
     ) -> LogManager:
         """List the partitions below some paths.
 
@@ -105,6 +106,8 @@ class LogManager:
             Whether ``-delete`` directories count, for partitions that have no other.
         skip_corrupt : bool
             Whether bad bytes are stepped over when offsets are looked up, or are an error.
+        check_crcs : bool
+            Whether checksums are compared when offsets are looked up by time.
 
         Raises
         ------
@@ -118,7 +121,7 @@ class LogManager:
             resolver = _PathResolver(filesystem, include_deleted)
             try:
                 states = resolver.resolve(texts)
-                logs = _load(resolver.places, states, skip_corrupt)
+                logs = _load(resolver.places, states, skip_corrupt, check_crcs)
             except FileNotFoundError as error:
                 if isinstance(error, SegmentLogError):
                     raise
@@ -133,6 +136,7 @@ class LogManager:
                         filesystem=filesystem,
                         include_deleted=include_deleted,
                         skip_corrupt=skip_corrupt,
+                        check_crcs=check_crcs,
                     ),
                 )
         raise SegmentLogError(
@@ -299,12 +303,16 @@ class _PathResolver:
 
 
 def _load(
-    places: Sequence[_PartitionPlace], states: Mapping[str, LogDirectoryState], skip_corrupt: bool
+    places: Sequence[_PartitionPlace],
+    states: Mapping[str, LogDirectoryState],
+    skip_corrupt: bool,
+    check_crcs: bool,
 ) -> dict[TopicPartition, PartitionLog]:
     logs = _in_parallel(lambda place: _open_place(place, states[place.log_directory]), places)
     replicas: dict[TopicPartition, list[PartitionLog]] = {}
     for log in logs:
         log.skip_corrupt = skip_corrupt
+        log.check_crcs = check_crcs
         replicas.setdefault(log.topic_partition, []).append(log)
     return {
         topic_partition: group[0] if len(group) == 1 else choose_replica(group)

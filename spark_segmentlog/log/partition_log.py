@@ -193,6 +193,7 @@ class PartitionLog:
         self.storage = storage
         self.listing = listing
         self.skip_corrupt = False
+        self.check_crcs = True
         self._all_base_offsets = (
             listing.base_offsets if all_base_offsets is None else all_base_offsets
         )
@@ -558,11 +559,33 @@ class PartitionLog:
             late = (table.max_timestamp >= timestamp_ms) & (table.last_offset >= start_offset)
             late &= (table.base_offset < end_offset) & (table.records_count != 0)
             for row in np.flatnonzero(late).tolist():
-                found = _first_record(walk, table, row, timestamp_ms, start_offset)
+                found = self._first_record(walk, table, row, timestamp_ms, start_offset)
                 if found is not None:
                     return found if found[0] < end_offset else None
             if int(table.base_offset[-1]) >= end_offset:
                 return None
+        return None
+
+    def _first_record(
+        self, walk: HeaderWalk, table: HeaderTable, row: int, timestamp_ms: int, start_offset: int
+    ) -> tuple[int, int] | None:
+        """Find the first record of one batch that is late enough, with its timestamp."""
+        start = int(table.position[row]) - walk.file_position
+        batch = walk.buffer[start : start + int(table.size_bytes[row])].tobytes()
+        iterate = iterate_records if table.magic[row] == MAGIC_V2 else iterate_messages
+        records = iterate(
+            batch,
+            source=walk.segment.log_path,
+            file_position=int(table.position[row]),
+            check_crcs=self.check_crcs,
+        )
+        try:
+            for record in records:
+                if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
+                    return record.offset, record.timestamp_ms
+        except CorruptRecordError:
+            if not self.skip_corrupt:
+                raise
         return None
 
     # Reading
@@ -800,21 +823,6 @@ def _reaches(segment: Segment, timestamp_ms: int, buffer: ReadBuffer) -> bool:
     except (FileNotFoundError, CorruptRecordError):
         # Whoever reads the segment will see, and has the means to deal with it.
         return True
-
-
-def _first_record(
-    walk: HeaderWalk, table: HeaderTable, row: int, timestamp_ms: int, start_offset: int
-) -> tuple[int, int] | None:
-    """Find the first record of one batch that is late enough, with its timestamp."""
-    start = int(table.position[row]) - walk.file_position
-    batch = walk.buffer[start : start + int(table.size_bytes[row])].tobytes()
-    iterate = iterate_records if table.magic[row] == MAGIC_V2 else iterate_messages
-    for record in iterate(
-        batch, source=walk.segment.log_path, file_position=int(table.position[row])
-    ):
-        if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
-            return record.offset, record.timestamp_ms
-    return None
 
 
 def _with_range(options: ScanOptions, start_offset: int, end_offset: int) -> ScanOptions:
