@@ -1,4 +1,4 @@
-"""Settings of all property tests: no test depends on wall-clock speed, and the first call compiles."""
+"""Settings of all property tests: none depends on speed, since a first call compiles kernels."""
 
 from __future__ import annotations
 

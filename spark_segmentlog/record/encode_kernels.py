@@ -122,7 +122,7 @@ def plan_batches(
     batch_sizes: Int64s,
     max_timestamps: Int64s,
     max_timestamp_places: Int64s,
-) -> tuple[int, int]:
+) -> tuple[int, int, int]:
     """Measure every record and cut the batches.
 
     A batch ends before the record that would bring it above `batch_limit`, and with its group. The
@@ -130,9 +130,9 @@ def plan_batches(
 
     Returns
     -------
-    tuple of (int, int)
-        Number of batches, and -1; or the place in `rows` of a record that alone makes a batch above
-        `record_limit` as the second.
+    tuple of (int, int, int)
+        Number of batches, -1 and 0; or, as the second and third, the place in `rows` of a record
+        that alone makes a batch above `record_limit`, and the size of that batch.
     """
     batch = 0
     place = 0
@@ -154,7 +154,7 @@ def plan_batches(
                 if place > first and size + record > batch_limit:
                     break
                 if size + record > record_limit:
-                    return batch, place
+                    return batch, place, size + record
                 body_lengths[place] = body
                 size += record
                 if timestamp > largest:
@@ -167,7 +167,7 @@ def plan_batches(
             max_timestamp_places[batch] = largest_place
             batch += 1
     first_places[batch] = place
-    return batch, -1
+    return batch, -1, 0
 
 
 # Writing

@@ -235,6 +235,9 @@ class RecordBatchEncoder:
         EncodedBatches
             In the order of the groups; errors as `encode`.
         """
+        # No kernel would notice rows of another frame.
+        assert len(order) == (group_ends[-1] if len(group_ends) else 0)
+        assert len(order) == 0 or (order.min() >= 0 and order.max() < records.num_rows)
         if append_time_ms is None:
             append_time_ms = time.time_ns() // 1_000_000
         rows = self._rows(records, order, group_ends, append_time_ms, first_row)
@@ -287,7 +290,7 @@ class RecordBatchEncoder:
         plan = _Plan(*(np.empty(count + (field == 1), np.int64) for field in range(6)))
         # A compressed batch is measured once it is there.
         record_limit = self._max_message_bytes if self._write_block is None else MAX_INT32
-        batches, too_large = encode_kernels.plan_batches(
+        batches, too_large, size = encode_kernels.plan_batches(
             rows.order,
             rows.group_ends,
             rows.keys.lengths,
@@ -305,7 +308,7 @@ class RecordBatchEncoder:
         )
         if too_large >= 0:
             row = int(rows.order[too_large])
-            raise self._too_large(first_row + row, _plain_batch_bytes(rows, row))
+            raise self._too_large(first_row + row, size)
         return _Plan(
             plan.body_lengths,
             plan.first_places[: batches + 1],
@@ -338,7 +341,7 @@ class RecordBatchEncoder:
         output = buffer.data
         positions, sizes = np.empty_like(plan.sizes), np.empty_like(plan.sizes)
         at = 0
-        scratch = NO_SCRATCH
+        scratch: Bytes = np.empty(0, np.uint8)
         for start, end in _runs(plan.sizes):
             ends = np.cumsum(payloads[start:end])
             if len(scratch) < ends[-1]:
@@ -358,7 +361,9 @@ class RecordBatchEncoder:
             self._write_headers(
                 buffer, positions[start:end], sizes[start:end], start, rows, plan, base_offsets
             )
-        return buffer[:at], positions, sizes
+        # What was reserved for bytes that do not compress is given back.
+        buffer = buffer[:at] if 2 * at > len(buffer) else buffer[:at].copy()
+        return buffer, positions, sizes
 
     def _write_headers(
         self,
@@ -407,9 +412,6 @@ def assign_offsets(
         Becomes every batch's partition leader epoch.
     """
     encode_kernels.patch_offsets(buffer, own_int64s(positions), base_offset, leader_epoch)
-
-
-NO_SCRATCH: Bytes = np.empty(0, np.uint8)
 
 
 def _check_size(name: str, value: int) -> None:
@@ -465,13 +467,6 @@ def _header_sizes(headers: HeadersColumn) -> Int64s:
         headers.starts, headers.lengths, headers.keys.lengths, headers.values.lengths, sizes
     )
     return sizes
-
-
-def _plain_batch_bytes(rows: _Rows, row: int) -> int:
-    """Size of a batch of this row alone, about: for the message."""
-    size = RECORD_BATCH_OVERHEAD + int(rows.keys.lengths[row]) + int(rows.values.lengths[row])
-    sizes = _header_sizes(rows.headers)
-    return size + (int(sizes[row]) if len(sizes) else 1)
 
 
 def _runs(sizes: Int64s) -> Iterator[tuple[int, int]]:
