@@ -1,6 +1,6 @@
 """Tail a broker's disk: rows arrive while the query runs, which ends once it has caught up.
 
-The "broker" is a thread that plays the sample log back into an empty directory, 8,000 bytes at a
+The "broker" is a thread that plays the sample log back into an empty directory, 4,000 bytes at a
 time. So the query meets what it would meet on a live disk: partitions and segments that appear, and
 a last record batch of which only a part is there.
 """
@@ -18,7 +18,7 @@ from sample_log import log_directories
 from spark_segmentlog import lag
 
 TOPIC = "orders"
-STEP_BYTES = 8_000
+STEP_BYTES = 4_000
 
 
 def play_back(target: Path) -> None:

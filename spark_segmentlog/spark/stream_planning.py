@@ -35,6 +35,7 @@ ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO: Final = (
 TASKS_OF_A_BACKLOG: Final = 8
 SMALL_TASK_BYTES: Final = 4 << 20
 LARGE_TASK_BYTES: Final = 128 << 20
+OPEN_COST_BYTES: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,7 +51,7 @@ from spark_segmentlog.spark.offsets import (
     SpecificTimestamps,
 )
 from spark_segmentlog.spark.options import Mode, ReadOptions, TopicSelection, warn_ignored
-from spark_segmentlog.spark.planning import OPEN_COST_BYTES, Piece
+from spark_segmentlog.spark.planning import Piece
 from spark_segmentlog.spark.read_plan import LogBounds, ReadRequest, Slice, read_split
 from spark_segmentlog.spark.stream_planning import (
     Advance,
@@ -431,7 +431,8 @@ class StreamPlanner:
             return _to_splits([[it] for it in divided], logs)
         pieces = [piece for it in ranges for piece in _pieces(it, logs[it.topic_partition])]
         max_bytes = stream_planning.task_bytes(sum(piece.size_bytes for piece in pieces))
-        return _to_splits(planning.pack(pieces, max_bytes, open_cost_bytes=OPEN_COST_BYTES), logs)
+        packs = planning.pack(pieces, max_bytes, open_cost_bytes=stream_planning.OPEN_COST_BYTES)
+        return _to_splits(packs, logs)
 
     # Telling
 
