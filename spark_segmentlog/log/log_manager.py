@@ -355,21 +355,20 @@ def choose_replica(replicas: Sequence[PartitionLog]) -> PartitionLog:
 def divergence_offset(replica: PartitionLog, leader: PartitionLog) -> int:
     """Find the offset from which on a replica may differ from the one that serves.
 
-    A follower is cut where the leader's last epoch that both know ends in either of them.
+    As a follower is cut: the last epoch that both know ends where it ends in either of them. An
+    epoch below all those of the leader ended where the leader's first one starts.
     """
-    for entry in reversed(replica.leader_epochs):
-        known = [it for it in leader.leader_epochs if it.epoch <= entry.epoch]
-        if not known:
-            continue
-        shared = known[-1].epoch
-        leader_end = checkpoints.end_offset_for_epoch(
-            leader.leader_epochs, shared, leader.log_end_offset
-        )
-        replica_end = checkpoints.end_offset_for_epoch(
-            replica.leader_epochs, shared, replica.log_end_offset
-        )
-        return min(leader_end, replica_end)
-    return min(replica.log_end_offset, leader.log_end_offset)
+    ends = replica.log_end_offset, leader.log_end_offset
+    if not replica.leader_epochs or not leader.leader_epochs:
+        return min(ends)
+    last = replica.leader_epochs[-1].epoch
+    known = [it.epoch for it in leader.leader_epochs if it.epoch <= last]
+    if not known:
+        return min(*ends, leader.leader_epochs[0].start_offset)
+    return min(
+        checkpoints.end_offset_for_epoch(log.leader_epochs, known[-1], log.log_end_offset)
+        for log in (replica, leader)
+    )
 
 
 def _rank(log: PartitionLog) -> tuple[int, int, int]:

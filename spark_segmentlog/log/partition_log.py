@@ -460,7 +460,7 @@ class PartitionLog:
                 first_offsets = dict(states.first_offsets)
         undecided = {pid for pid, first in first_offsets.items() if first < end_offset}
         found = []
-        for event in self._events(walk_start, MAX_OFFSET):
+        for event in self._events(walk_start, self.log_end_offset):
             if event.base_offset >= end_offset and not undecided:
                 break
             if event.marker is None:
@@ -469,7 +469,9 @@ class PartitionLog:
                 continue
             first_offset = first_offsets.get(event.producer_id, walk_start)
             first_offsets[event.producer_id] = event.base_offset + 1
-            if event.producer_id in undecided and event.marker is ControlRecordType.ABORT:
+            is_abort = event.marker is ControlRecordType.ABORT
+            # The indexes speak for the markers below.
+            if is_abort and event.base_offset >= max(first_untrusted, start_offset):
                 found.append(
                     AbortedTransaction(
                         producer_id=event.producer_id,

@@ -1,0 +1,393 @@
+"""Paths of every kind, dying and half-made files, replicas, open commits."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+from pathlib import Path
+
+import pytest
+
+from spark_segmentlog.errors import (
+    EmptyLogDirectoryError,
+    LogPathNotFoundError,
+    LogPermissionError,
+    NotALogDirectoryError,
+    UnknownTopicOrPartitionError,
+)
+from spark_segmentlog.log import log_directory, log_manager
+from spark_segmentlog.log.commit_journal import CommitState
+from spark_segmentlog.log.file_names import TopicPartition
+from spark_segmentlog.log.log_manager import LogManager, divergence_offset
+from spark_segmentlog.testing.builder import LogBuilder, SegmentSpec, segment_file_name
+from tests.log.reading import batch, offsets, open_one
+
+
+def _names(manager: LogManager) -> list[str]:
+    return [str(topic_partition) for topic_partition in manager.topic_partitions]
+
+
+@pytest.fixture
+def two_directories(tmp_path: Path) -> Path:
+    first, second = LogBuilder(tmp_path / "d0"), LogBuilder(tmp_path / "d1")
+    first.partition("a", 0, [[batch(0, 3)], [batch(3, 2)]])
+    first.partition("my-topic-2", 10, [[batch(0)]])
+    second.partition("a", 1, [[batch(0, 4)]])
+    return tmp_path
+
+
+# Paths
+
+
+def test_several_log_directories_are_one_log(two_directories):
+    manager = LogManager.open([two_directories / "d0", str(two_directories / "d1")])
+    assert _names(manager) == ["a-0", "a-1", "my-topic-2-10"]
+    assert manager.topics() == ["a", "my-topic-2"]
+    assert manager.partitions_of("a") == [TopicPartition("a", 0), TopicPartition("a", 1)]
+    assert manager.offset_bounds() == {
+        TopicPartition("a", 0): (0, 5),
+        TopicPartition("a", 1): (0, 4),
+        TopicPartition("my-topic-2", 10): (0, 1),
+    }
+
+
+def test_a_partition_directory_a_file_and_globs_name_what_they_match(two_directories):
+    d0 = two_directories / "d0"
+    assert offsets(open_one(d0 / "a-0")) == [0, 1, 2, 3, 4]
+    assert offsets(open_one(d0 / "a-0" / segment_file_name(0))) == [0, 1, 2]
+    assert offsets(open_one(d0 / "a-0" / segment_file_name(3))) == [3, 4]
+    assert offsets(open_one(d0 / "a-0" / "*.log")) == [0, 1, 2, 3, 4]
+    assert _names(LogManager.open(two_directories / "d*")) == ["a-0", "a-1", "my-topic-2-10"]
+    assert _names(LogManager.open(two_directories / "*" / "a-*")) == ["a-0", "a-1"]
+
+
+def test_the_segment_of_a_single_file_is_bound_by_the_next_one(two_directories):
+    log = open_one(two_directories / "d0" / "a-0" / segment_file_name(0))
+    assert (log.log_start_offset, log.log_end_offset) == (0, 3)
+    assert log.segments[0].end_offset_bound == 3
+
+
+def test_what_is_named_twice_is_read_once(two_directories):
+    d0 = two_directories / "d0"
+    os.symlink(d0, two_directories / "link")
+    paths = [d0, d0 / "a-0", two_directories / "link", d0 / "a-0" / segment_file_name(0)]
+    manager = LogManager.open(paths)
+    assert _names(manager) == ["a-0", "my-topic-2-10"]
+    assert offsets(manager.partition_log(TopicPartition("a", 0))) == [0, 1, 2, 3, 4]
+
+
+def test_dots_and_brackets_in_paths_are_part_of_names(tmp_path):
+    builder = LogBuilder(tmp_path / "kafka.logs-1.2" / "[x]")
+    builder.partition("my.topic.v1", 3, [[batch(0)]])
+    file = builder.path / "my.topic.v1-3" / segment_file_name(0)
+    assert open_one(file).topic_partition == TopicPartition("my.topic.v1", 3)
+    assert _names(LogManager.open(builder.path)) == ["my.topic.v1-3"]
+    assert _names(LogManager.open(tmp_path / "kafka.logs-1.2" / "[[]x]")) == ["my.topic.v1-3"]
+
+
+def test_a_log_directory_may_be_named_like_a_partition(tmp_path):
+    builder = LogBuilder(tmp_path / "kafka-logs-1")
+    builder.partition("a", 0, [[batch(0)]])
+    assert _names(LogManager.open(builder.path)) == ["a-0"]
+
+
+def test_other_files_and_folders_are_left_alone(tmp_path):
+    builder = LogBuilder(tmp_path)
+    builder.partition("a", 0, [[batch(0)]])
+    (tmp_path / ".lock").touch()
+    (tmp_path / "lost+found").mkdir()
+    (tmp_path / "b-0").touch()
+    (tmp_path / "a-0" / "notes.txt").touch()
+    (tmp_path / "a-0" / "00000000000000000000-0000000001.checkpoint").touch()
+    (tmp_path / "a-0" / "99999999999999999999.log").touch()
+    assert _names(LogManager.open(tmp_path)) == ["a-0"]
+    assert len(open_one(tmp_path).segments) == 1
+
+
+# Errors, each of its own class
+
+
+def test_a_path_that_is_not_there(tmp_path):
+    with pytest.raises(LogPathNotFoundError, match="nothing does not exist"):
+        LogManager.open(tmp_path / "nothing")
+    with pytest.raises(LogPathNotFoundError, match=r"x\* matches nothing"):
+        LogManager.open(tmp_path / "x*")
+    with pytest.raises(LogPathNotFoundError, match="at least one"):
+        LogManager.open([])
+
+
+def test_an_empty_directory(tmp_path):
+    with pytest.raises(EmptyLogDirectoryError, match="holds no partition"):
+        LogManager.open(tmp_path)
+    LogBuilder(tmp_path).partition("a", 0, [[batch(0)]], directory_suffix=".0a1b-delete")
+    with pytest.raises(EmptyLogDirectoryError, match="1 are partitions that a broker was deleting"):
+        LogManager.open(tmp_path)
+
+
+def test_a_file_where_a_folder_should_be(tmp_path):
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(NotALogDirectoryError, match=r"notes\.txt is a file, but no segment"):
+        LogManager.open(tmp_path / "notes.txt")
+
+
+def test_a_segment_in_a_folder_that_names_no_partition(tmp_path):
+    (tmp_path / "copied").mkdir()
+    path = tmp_path / "copied" / segment_file_name(0)
+    path.write_bytes(batch(0))
+    for named in (path, tmp_path / "copied"):
+        with pytest.raises(NotALogDirectoryError, match="'copied' is no partition directory"):
+            LogManager.open(named)
+
+
+def test_a_folder_that_may_not_be_read(tmp_path, monkeypatch):
+    LogBuilder(tmp_path).partition("a", 0, [[batch(0)]])
+
+    def refuse(path: str) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(LogPermissionError, match="no permission to read"):
+        LogManager.open(tmp_path)
+
+
+def test_a_topic_or_partition_that_is_not_there(two_directories):
+    manager = LogManager.open(two_directories / "d0")
+    with pytest.raises(
+        UnknownTopicOrPartitionError, match=r"'b' is not in .*: there are \['a', 'm"
+    ):
+        manager.partition_log(TopicPartition("b", 0))
+    with pytest.raises(
+        UnknownTopicOrPartitionError, match=r"no partition 7 in .*: there are \[0\]"
+    ):
+        manager.partition_log(TopicPartition("a", 7))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [LogPathNotFoundError("x"), EmptyLogDirectoryError("x"), UnknownTopicOrPartitionError("x")],
+)
+def test_errors_pickle(error):
+    assert type(pickle.loads(pickle.dumps(error))) is type(error)
+
+
+# Temporary and dying files
+
+
+def test_temporary_and_dying_files_are_left_out(tmp_path):
+    builder = LogBuilder(tmp_path)
+    builder.partition(
+        "topic",
+        0,
+        [
+            [batch(0, 5)],
+            SegmentSpec([batch(0, 9)], suffix=".deleted"),
+            SegmentSpec([batch(50, 9)], suffix=".cleaned"),
+            SegmentSpec([batch(50, 9)], suffix=".swap"),
+        ],
+    )
+    for partition, kind in [(0, "delete"), (1, "future"), (2, "stray")]:
+        builder.partition("topic", partition, [[batch(0)]], directory_suffix=f".0a1b-{kind}")
+    assert _names(LogManager.open(tmp_path)) == ["topic-0"]
+    assert offsets(open_one(tmp_path)) == [0, 1, 2, 3, 4]
+
+
+def test_a_swap_file_without_a_plain_one_counts_as_the_segment(tmp_path):
+    builder = LogBuilder(tmp_path)
+    builder.partition(
+        "t", 0, [SegmentSpec([batch(0, 3)], suffix=".swap"), [batch(10, 2)], [batch(20, 2)]]
+    )
+    assert offsets(open_one(tmp_path)) == [0, 1, 2, 10, 11, 20, 21]
+    # With the plain one beside it, that one is read: the broker had not taken it away yet.
+    builder.partition("t", 0, [[batch(0, 5)]])
+    assert offsets(open_one(tmp_path)) == [0, 1, 2, 3, 4, 10, 11, 20, 21]
+
+
+@pytest.mark.parametrize(("cleaned", "is_read"), [(0, False), (10, False), (20, True)])
+def test_a_swap_file_behind_a_cleaned_one_may_be_half_a_split(tmp_path, cleaned, is_read):
+    builder = LogBuilder(tmp_path)
+    builder.partition(
+        "t",
+        0,
+        [
+            [batch(0, 3)],
+            SegmentSpec([batch(10, 2)], suffix=".swap"),
+            SegmentSpec([], base_offset=cleaned, suffix=".cleaned"),
+        ],
+    )
+    assert offsets(open_one(tmp_path)) == [0, 1, 2] + [10, 11] * is_read
+
+
+def test_deleted_partitions_can_be_read_on_request(tmp_path):
+    builder = LogBuilder(tmp_path)
+    builder.partition("gone", 0, [[batch(0, 3)]], directory_suffix=".0a1b-delete")
+    builder.partition("anew", 0, [[batch(0, 9)]], directory_suffix=".0c1d-delete")
+    builder.partition("anew", 0, [[batch(0, 2)]])
+    builder.log_start_offsets({("gone", 0): 2})
+    assert _names(LogManager.open(tmp_path)) == ["anew-0"]
+    manager = LogManager.open(tmp_path, include_deleted=True)
+    assert _names(manager) == ["anew-0", "gone-0"]
+    assert offsets(manager.partition_log(TopicPartition("anew", 0))) == [0, 1]
+    assert offsets(manager.partition_log(TopicPartition("gone", 0))) == [0, 1, 2]
+    assert offsets(open_one(tmp_path / "gone-0.0a1b-delete", include_deleted=True)) == [0, 1, 2]
+
+
+# Replicas
+
+
+def _replica(path: Path, epochs, *batches: bytes) -> Path:
+    LogBuilder(path).partition("t", 0, [batches], leader_epochs=epochs)
+    return path
+
+
+def test_of_two_replicas_the_one_with_the_last_leader_epoch_serves(tmp_path):
+    old = _replica(tmp_path / "b1", [(0, 0)], batch(0, 9))
+    new = _replica(tmp_path / "b2", [(0, 0), (3, 5)], batch(0, 5), batch(5, 2))
+    for paths in ([old, new], [new, old]):
+        (log,) = LogManager.open(paths).topic_partitions.values()
+        assert log.directory.startswith(str(new))
+        assert offsets(log) == [0, 1, 2, 3, 4, 5, 6]
+    stale = open_one(old)
+    assert divergence_offset(stale, open_one(new)) == 5
+
+
+def test_of_two_replicas_of_one_epoch_the_longest_serves(tmp_path):
+    short = _replica(tmp_path / "b1", [(2, 0)], batch(0, 3))
+    long = _replica(tmp_path / "b2", [(2, 0)], batch(0, 3), batch(3, 3))
+    (log,) = LogManager.open([short, long]).topic_partitions.values()
+    assert log.log_end_offset == 6
+    assert divergence_offset(open_one(short), open_one(long)) == 3
+
+
+@pytest.mark.parametrize(
+    ("replica", "leader", "cut"),
+    [
+        ([(0, 0), (1, 4)], [(0, 0), (2, 6)], 4),  # epoch 1 was never the leader's
+        ([(0, 0), (2, 6)], [(0, 0), (1, 4), (2, 6)], 8),
+        ([(5, 0)], [(6, 3)], 3),  # no epoch in common
+        ([], [(1, 0)], 8),  # nothing known of the replica
+    ],
+)
+def test_a_replica_agrees_up_to_where_the_epochs_part(tmp_path, replica, leader, cut):
+    one = open_one(_replica(tmp_path / "b1", replica, batch(0, 8)))
+    other = open_one(_replica(tmp_path / "b2", leader, batch(0, 9)))
+    assert divergence_offset(one, other) == cut
+
+
+# Commits of this library
+
+
+def _states(monkeypatch, *states: CommitState) -> list[CommitState]:
+    """Let the commit state change each time that it is read; the last one stays."""
+    left = list(states)
+
+    def read(path: str, storage: object) -> CommitState:
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    monkeypatch.setattr(log_directory, "commit_state", read)
+    monkeypatch.setattr(log_manager, "commit_state", read)
+    return left
+
+
+def test_an_open_commit_caps_partitions_and_hides_new_ones(tmp_path, monkeypatch):
+    builder = LogBuilder(tmp_path)
+    builder.partition("t", 0, [[batch(0, 5)], [batch(5, 5)]])
+    builder.partition("t", 1, [[batch(0, 5)]])
+    builder.partition("new", 0, [[batch(0, 5)]])
+    builder.log_start_offsets({("t", 0): 5})
+    caps = {TopicPartition("t", 0): (2, 7), TopicPartition("new", 0): None}
+    _states(monkeypatch, CommitState(3, "w", caps))
+    manager = LogManager.open(tmp_path)
+    assert manager.offset_bounds() == {
+        TopicPartition("t", 0): (2, 7),
+        TopicPartition("t", 1): (0, 5),
+    }
+    assert offsets(manager.partition_log(TopicPartition("t", 0))) == [2, 3, 4, 5, 6]
+    assert offsets(open_one(tmp_path / "t-0")) == [2, 3, 4, 5, 6]
+    assert _names(LogManager.open(tmp_path / "t-1")) == ["t-1"]
+    # The folder was there, but not yet what it holds.
+    assert _names(LogManager.open(tmp_path / "new-0")) == []
+
+
+def test_a_commit_during_the_listing_makes_it_start_again(tmp_path, monkeypatch):
+    LogBuilder(tmp_path).partition("t", 0, [[batch(0, 5)]])
+    opened = CommitState(3, "w", {TopicPartition("t", 0): (0, 2)})
+    left = _states(monkeypatch, CommitState(3), opened, opened, CommitState(4), CommitState(4))
+    assert open_one(tmp_path).log_end_offset == 5
+    assert left == [CommitState(4)]
+
+
+def test_a_commit_between_listing_and_ends_is_seen_on_all_partitions_or_none(tmp_path, monkeypatch):
+    builder = LogBuilder(tmp_path)
+    builder.partition("t", 0, [[batch(0, 5)]])
+    builder.partition("t", 1, [[batch(0, 5)]])
+    # Taken at open, before and after; then after the ends; then at the second open.
+    _states(monkeypatch, *[CommitState(0)] * 2, *[CommitState(1)] * 4)
+    manager = LogManager.open(tmp_path)
+    builder.partition("t", 0, [[batch(0, 5)], [batch(5, 5)]])
+    manager.partition_log(TopicPartition("t", 1)).log_end_offset  # noqa: B018
+    builder.partition("t", 1, [[batch(0, 5)], [batch(5, 5)]])
+    assert set(manager.offset_bounds().values()) == {(0, 10)}
+
+
+# A reader never writes
+
+
+def test_reading_opens_no_lock_and_writes_nothing(tmp_path, monkeypatch):
+    builder = LogBuilder(tmp_path)
+    builder.partition("t", 0, [[batch(0, 5)], [batch(5, 5)]])
+    (tmp_path / ".lock").touch()
+    opened: list[tuple[str, int]] = []
+    real_open = os.open
+
+    def watch(path: str, flags: int, *args: int, **names: int) -> int:
+        opened.append((str(path), flags))
+        return real_open(path, flags, *args, **names)
+
+    monkeypatch.setattr(os, "open", watch)
+    before = sorted((str(path), path.stat().st_mtime_ns) for path in tmp_path.rglob("*"))
+    log = open_one(tmp_path)
+    assert offsets(log, min_ms=1, committed=True) == list(range(10))
+    assert sorted((str(path), path.stat().st_mtime_ns) for path in tmp_path.rglob("*")) == before
+    assert opened
+    assert all(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) == 0 for _, flags in opened)
+    assert not any(path.endswith(".lock") for path, _ in opened)
+
+
+def test_planning_touches_no_file_of_a_segment(tmp_path, monkeypatch):
+    """Listing 100,000 segments must cost what the listing costs."""
+    LogBuilder(tmp_path).partition("t", 0, [[batch(base)] for base in range(50)])
+    opened: list[str] = []
+    real_open, real_stat = os.open, os.stat
+
+    def watch_open(path: str, *args: int, **names: int) -> int:
+        opened.append(str(path))
+        return real_open(path, *args, **names)
+
+    def watch_stat(path: str, *args: int, **names: int) -> os.stat_result:
+        opened.append(str(path))
+        return real_stat(path, *args, **names)
+
+    monkeypatch.setattr(os, "open", watch_open)
+    monkeypatch.setattr(os, "stat", watch_stat)
+    log = open_one(tmp_path)
+    assert log.segments_between(10, 13).base_offsets.tolist() == [10, 11, 12]
+    assert not [path for path in opened if "/t-0/" in path]
+
+
+def test_partitions_load_in_parallel_and_all_of_them(tmp_path, monkeypatch):
+    builder = LogBuilder(tmp_path)
+    for partition in range(40):
+        builder.partition("t", partition, [[batch(0, partition + 1)]])
+    threads = set()
+    real = log_manager.list_partition
+
+    def note(storage, directory):
+        threads.add(threading.get_ident())
+        return real(storage, directory)
+
+    monkeypatch.setattr(log_manager, "list_partition", note)
+    manager = LogManager.open(tmp_path)
+    ends = [end for _, end in manager.offset_bounds().values()]
+    assert ends == list(range(1, 41))
+    assert threading.get_ident() not in threads
