@@ -75,7 +75,7 @@ def binary_column(array: ArrowArray, name: str) -> BinaryColumn:
     if array.type not in _PLAIN_TYPES:
         array = _as_plain(array)
     offsets = _offsets(array)
-    lengths = np.diff(offsets)
+    lengths = offsets[1:] - offsets[:-1]
     if array.null_count:
         lengths[_nulls(array)] = -1
     data = array.buffers()[2]
@@ -102,7 +102,7 @@ def headers_column(array: ArrowArray, name: str) -> HeadersColumn:
             f"column {name} is {array.type}, allowed is ARRAY<STRUCT<key STRING, value BINARY>>"
         )
     offsets = _offsets(array)
-    lengths = np.diff(offsets)
+    lengths = offsets[1:] - offsets[:-1]
     if array.null_count:
         lengths[_nulls(array)] = 0
     items = array.values

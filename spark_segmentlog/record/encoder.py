@@ -430,7 +430,8 @@ def _timestamps_ms(array: ArrowArray, append_time_ms: int) -> Int64s:
     if not (pa.types.is_timestamp(array.type) or array.type == pa.int64()):
         raise SchemaError(f"column timestamp is {array.type}, allowed is TIMESTAMP")
     ticks = array.cast(pa.int64())
-    values: Int64s = ticks.fill_null(0).to_numpy(zero_copy_only=False)
+    filled = ticks.fill_null(0) if ticks.null_count else ticks
+    values: Int64s = filled.to_numpy(zero_copy_only=False)
     if pa.types.is_timestamp(array.type):
         if array.type.unit == "s":
             values = values * 1_000
