@@ -207,23 +207,23 @@ def _size(offset_range: OffsetRange) -> int:
 
 
 def cut_at_segments(
-    offset_range: OffsetRange, base_offsets: npt.NDArray[np.int64]
+    offset_range: OffsetRange,
+    base_offsets: npt.NDArray[np.int64],
+    end_offset_bounds: npt.NDArray[np.int64],
 ) -> list[OffsetRange]:
-    """Cut a range where segments begin.
+    """Cut a range into the shares of segments.
 
     Parameters
     ----------
-    base_offsets : ndarray of int64
-        Of the segments of the partition, ascending.
+    base_offsets, end_offset_bounds : ndarray of int64
+        Of segments that each hold some offset of the range, ascending.
     """
-    start, end = offset_range.start_offset, offset_range.end_offset
-    if start >= end:
-        return []
-    first = int(np.searchsorted(base_offsets, start, side="right"))
-    last = int(np.searchsorted(base_offsets, end, side="left"))
-    borders = [start, *base_offsets[first:last].tolist(), end]
+    starts = np.maximum(base_offsets, offset_range.start_offset).tolist()
+    ends = np.minimum(end_offset_bounds, offset_range.end_offset).tolist()
     topic_partition = offset_range.topic_partition
-    return [OffsetRange(topic_partition, low, high) for low, high in pairwise(borders)]
+    return [
+        OffsetRange(topic_partition, start, end) for start, end in zip(starts, ends, strict=True)
+    ]
 
 
 def cut_at_index(

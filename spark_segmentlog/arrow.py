@@ -1,0 +1,86 @@
+"""A log without Spark: its rows as Arrow batches, or its partitions and segments."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from spark_segmentlog.log.log_manager import LogManager
+from spark_segmentlog.spark.options import (
+    View,
+    keywords_to_options,
+    parse_read_options,
+    warn_ignored,
+)
+from spark_segmentlog.spark.read_plan import ReadRequest, plan_whole_ranges, read_split
+from spark_segmentlog.spark.schema import default_schema, schema_of_columns, shape_rows
+from spark_segmentlog.spark.views import read_view
+
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+
+def read_arrow(
+    paths: Paths,
+    *,
+    columns: Sequence[str] | None = None,
+    **options: Any,
+) -> pa.RecordBatchReader:
+    """Read the same rows as ``spark.read.format("segmentlog")``, without Spark.
+
+    Parameters
+    ----------
+    paths : path or iterable of paths
+        Log directories, partition directories, `.log` files, globs of these.
+    columns : sequence of str, optional
+        Columns to decode, in any order; by default those of the row schema.
+    **options
+        The options of a batch read in snake case (``starting_offsets``, ``kafka_isolation_level``),
+        as text or as Python values: numbers, booleans, lists, dicts for JSON.
+
+    Returns
+    -------
+    pyarrow.RecordBatchReader
+        Partitions one after the other, each in the order of its offsets. Where each ends is fixed
+        when this is called; files are read as the reader is.
+
+    Raises
+    ------
+    SegmentLogError
+        One of its subclasses, for options, paths and schema; while reading, for bad bytes and loss.
+    """
+    parsed = parse_read_options(keywords_to_options(_texts(paths), options))
+    warn_ignored(parsed)
+    schema = default_schema(parsed) if columns is None else schema_of_columns(columns, parsed)
+    request = ReadRequest(options=parsed, shape=shape_rows(schema, parsed))
+    splits = plan_whole_ranges(parsed)
+    read = read_split if parsed.view is View.RECORDS else read_view
+    batches = (batch for split in splits for batch in read(split, request))
+    return pa.RecordBatchReader.from_batches(schema, batches)
+
+
+def open_log(paths: Paths) -> LogManager:
+    """List the partitions below some paths, to look offsets up or fetch batches as a broker does.
+
+    Parameters
+    ----------
+    paths : path or iterable of paths
+        Log directories, partition directories, `.log` files, globs of these.
+
+    Returns
+    -------
+    LogManager
+        Its `topic_partitions` are the `PartitionLog` of each, by topic and number.
+
+    Raises
+    ------
+    LogPathNotFoundError, NotALogDirectoryError, EmptyLogDirectoryError, LogPermissionError
+    """
+    return LogManager.open(_texts(paths))
+
+
+def _texts(paths: Paths) -> list[str]:
+    listed = [paths] if isinstance(paths, str | os.PathLike) else paths
+    return [os.fspath(path) for path in listed]

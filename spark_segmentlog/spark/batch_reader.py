@@ -1,0 +1,60 @@
+"""The batch reader that Spark plans with on the driver and reads with in its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from spark_segmentlog.spark.options import View
+from spark_segmentlog.spark.pushdown import bounds_of_filters
+from spark_segmentlog.spark.read_plan import ReadRequest, Split, plan_splits, read_split
+from spark_segmentlog.spark.views import read_view
+
+
+@dataclass(frozen=True)
+class LogInputPartition(InputPartition):
+    """One task's share of a read."""
+
+    split: Split
+
+
+class SegmentLogReader(DataSourceReader):
+    """Reads the splits of one load.
+
+    Parameters
+    ----------
+    request : ReadRequest
+        Options and schema of the read, checked.
+    """
+
+    def __init__(self, request: ReadRequest) -> None:
+        self._request = request
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Plan the read, on the driver; this is when ``latest`` is fixed."""
+        splits = plan_splits(self._request.options, self._request.bounds)
+        return [LogInputPartition(split) for split in splits]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one split, in a task."""
+        if not isinstance(partition, LogInputPartition):
+            # Spark makes one partition of no partitions.
+            return iter(())
+        if self._request.options.view is View.RECORDS:
+            return read_split(partition.split, self._request)
+        return read_view(partition.split, self._request)
+
+
+class PushdownReader(SegmentLogReader):
+    """A reader whose load is used in one scan only, so that predicates may narrow it."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        """Take filters on topic, partition, offset and timestamp; give the others back."""
+        bounds, left = bounds_of_filters(filters)
+        self._request = self._request.narrowed(bounds)
+        # A row of bad bytes has no topic, partition or offset, so no predicate on them holds for
+        # it; only Spark drops it.
+        return filters if self._request.gives_corrupt_rows else left

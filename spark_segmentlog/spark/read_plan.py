@@ -1,0 +1,448 @@
+"""Reads as a whole, without Spark: options and predicates to splits (on the driver), a split to
+Arrow batches (in a task).
+
+The driver lists the directories, fixes where each partition starts and ends, and cuts that into
+splits; a split carries the segments it needs, so a task opens their files and nothing else. All of
+the driver's offsets are as of one commit of this library.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from spark_segmentlog.errors import OptionValueError
+from spark_segmentlog.log.file_names import OffsetRange, TopicPartition
+from spark_segmentlog.log.log_manager import LogManager
+from spark_segmentlog.log.partition_log import PartitionLog, SegmentList, scan_segments
+from spark_segmentlog.log.segment import CorruptRange, ScanOptions, Segment
+from spark_segmentlog.record.decoder import RecordFilter
+from spark_segmentlog.spark import offsets, planning
+from spark_segmentlog.spark.offsets import (
+    EARLIEST,
+    EarliestOffsets,
+    LatestOffsets,
+    OffsetLimit,
+    SpecificOffsets,
+)
+from spark_segmentlog.spark.options import Mode, ReadOptions, View
+from spark_segmentlog.spark.planning import EVERYTHING, Piece, RowBounds
+from spark_segmentlog.spark.schema import RowShape
+
+SMALL_ARROW_ROWS: Final = 4096
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Offsets [start, end) of one partition, and the neighbouring segments that hold them."""
+
+    segments: tuple[Segment, ...]
+    start_offset: int
+    end_offset: int
+
+
+Split = tuple[Slice, ...]
+
+
+class LogBounds:
+    """Where one partition starts and ends, as the isolation level and the high watermark say."""
+
+    def __init__(self, log: PartitionLog, options: ReadOptions) -> None:
+        self._log = log
+        self._options = options
+
+    @property
+    def log_start_offset(self) -> int:
+        """First offset that is there."""
+        return self._log.log_start_offset
+
+    @cached_property
+    def last_base_offset(self) -> int:
+        """Base offset of the last segment: the log ends there or behind it."""
+        # An open commit hides what lies behind the offset where the log ended before it.
+        is_capped = self._log.state.cap(self._log.topic_partition) is not None
+        if is_capped or len(self._log.base_offsets) == 0:
+            return self.log_start_offset
+        return max(int(self._log.base_offsets[-1]), self.log_start_offset)
+
+    @property
+    def is_always_bounded(self) -> bool:
+        """Whether a read may have to stop before the log ends."""
+        return self._options.is_read_committed or self._options.until_high_watermark
+
+    def log_end_offset(self) -> int:
+        """Offset behind the last record."""
+        return self._log.log_end_offset
+
+    def latest_offset(self) -> int:
+        """End of what may be read.
+
+        Raises
+        ------
+        OptionValueError
+            The high watermark is asked for, and no checkpoint tells it.
+        """
+        end = self._log.log_end_offset
+        if self._options.is_read_committed:
+            end = min(end, self._log.last_stable_offset())
+        if self._options.until_high_watermark:
+            end = min(end, self._high_watermark())
+        return max(end, self.log_start_offset)
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> int | None:
+        """Offset of the first record at or after a timestamp."""
+        found = self._log.offset_for_timestamp(timestamp_ms)
+        return None if found is None else found[0]
+
+    def _high_watermark(self) -> int:
+        mark = self._log.high_watermark
+        if mark is None:
+            raise OptionValueError(
+                f"option 'untilHighWatermark' is 'true', but {self._log.state.path} has no "
+                f"replication-offset-checkpoint that names {self._log.topic_partition}"
+            )
+        return mark
+
+
+@dataclass(frozen=True, slots=True)
+class _SegmentShares:
+    """Segments of one partition, and the offsets of a range that lie in each."""
+
+    segments: SegmentList
+    ranges: list[OffsetRange]
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedRead:
+    """Offset ranges of a read, none of them empty, and the partitions they are of."""
+
+    ranges: tuple[OffsetRange, ...]
+    logs: Mapping[TopicPartition, PartitionLog]
+
+
+def open_log_manager(options: ReadOptions) -> LogManager:
+    """List everything below the paths of a read."""
+    return LogManager.open(options.paths, skip_corrupt=options.mode is not Mode.FAILFAST)
+
+
+def choose_partitions(options: ReadOptions, manager: LogManager) -> list[TopicPartition]:
+    """Pick the partitions of a read, and tell when only internal topics are left out.
+
+    Raises
+    ------
+    UnknownTopicOrPartitionError
+        A topic or partition that the options name is not there.
+    """
+    chosen = planning.choose_partitions(options.selection, manager.topic_partitions)
+    if not chosen and manager.topic_partitions:
+        _log.warning(
+            "none of the topics %s is read; those named __* are read only when subscribe or assign "
+            "names them",
+            ", ".join(manager.topics()),
+        )
+    return chosen
+
+
+def resolve_read(options: ReadOptions, bounds: RowBounds = EVERYTHING) -> ResolvedRead:
+    """Fix where a read starts and ends in each partition.
+
+    Raises
+    ------
+    OptionValueError, DataLossError, UnknownTopicOrPartitionError
+    LogPathNotFoundError, NotALogDirectoryError, EmptyLogDirectoryError, LogPermissionError
+    """
+    manager = open_log_manager(options)
+    chosen = choose_partitions(options, manager)
+    offsets.check_assigned(options.starting, chosen, position="start")
+    offsets.check_assigned(options.ending, chosen, position="end")
+    wanted = bounds.choose(chosen)
+    # The ends are read together, so that no commit is seen on some of the partitions only.
+    manager.offset_bounds(
+        [it for it in wanted if _needs_end(it, manager.partition_log(it), options, bounds)]
+    )
+    logs = {it: manager.partition_log(it) for it in wanted}
+    ranges = [
+        _resolve_range(it, LogBounds(log, options), options, bounds) for it, log in logs.items()
+    ]
+    return ResolvedRead(tuple(it for it in ranges if it.start_offset < it.end_offset), logs)
+
+
+def _needs_end(
+    topic_partition: TopicPartition, log: PartitionLog, options: ReadOptions, bounds: RowBounds
+) -> bool:
+    """Tell whether the end of a log must be read to know the range.
+
+    Not for ranges below the last segment, so that a look at old offsets opens no file.
+    """
+    log_bounds = LogBounds(log, options)
+    last_base = log_bounds.last_base_offset
+    start = _known_offset(options.starting, topic_partition)
+    end = _known_offset(options.ending, topic_partition)
+    if log_bounds.is_always_bounded or start is None or start > last_base:
+        return True
+    if end is None:
+        return not isinstance(options.ending, LatestOffsets) or bounds.end_offset > last_base
+    return end > last_base
+
+
+def _known_offset(limit: OffsetLimit, topic_partition: TopicPartition) -> int | None:
+    """Give the offset that a limit names as it stands; None where the log must be asked."""
+    if isinstance(limit, EarliestOffsets):
+        return EARLIEST
+    if isinstance(limit, SpecificOffsets):
+        offset = limit.offsets[topic_partition]
+        return None if offset == offsets.LATEST else offset
+    return None
+
+
+def _resolve_range(
+    topic_partition: TopicPartition,
+    log_bounds: LogBounds,
+    options: ReadOptions,
+    bounds: RowBounds,
+) -> OffsetRange:
+    start = offsets.resolve_start(options.starting, topic_partition, log_bounds, options.no_match)
+    end = offsets.resolve_end(options.ending, topic_partition, log_bounds)
+    last_base = log_bounds.last_base_offset
+    if end is not None:
+        available = _check_range(OffsetRange(topic_partition, start, end), log_bounds, options)
+        offsets.check_resolved(topic_partition, available.start_offset, available.end_offset)
+    elif not log_bounds.is_always_bounded and max(start, bounds.end_offset) <= last_base:
+        available = _check_range(
+            OffsetRange(topic_partition, start, last_base), log_bounds, options
+        )
+    else:
+        latest = log_bounds.latest_offset()
+        asked = OffsetRange(topic_partition, start, max(start, latest))
+        available = replace(_check_range(asked, log_bounds, options), end_offset=latest)
+    last = available.end_offset
+    if log_bounds.is_always_bounded:
+        last = min(last, log_bounds.latest_offset())
+    return OffsetRange(
+        topic_partition,
+        max(available.start_offset, bounds.start_offset),
+        min(last, bounds.end_offset),
+    )
+
+
+def _check_range(wanted: OffsetRange, log_bounds: LogBounds, options: ReadOptions) -> OffsetRange:
+    return offsets.check_available(
+        wanted, log_bounds, fail_on_data_loss=options.fail_on_data_loss, warn=_log.warning
+    )
+
+
+# Splits
+
+
+def plan_splits(options: ReadOptions, bounds: RowBounds = EVERYTHING) -> list[Split]:
+    """Cut a read into what one task reads each; none where there is nothing to read."""
+    read = resolve_read(options, bounds)
+    return cut_into_splits(read, options, bounds)
+
+
+def plan_whole_ranges(options: ReadOptions, bounds: RowBounds = EVERYTHING) -> list[Split]:
+    """Make one split of each partition, for a reader that takes them one after the other."""
+    read = resolve_read(options, bounds)
+    return _splits_of_ranges(read.ranges, read.logs, bounds)
+
+
+def cut_into_splits(
+    read: ResolvedRead, options: ReadOptions, bounds: RowBounds = EVERYTHING
+) -> list[Split]:
+    """Cut resolved ranges as the options say: by number, by records, by bytes or by segments."""
+    if options.view is View.TRANSACTIONS:
+        # One may reach over several segments.
+        return _splits_of_ranges(read.ranges, read.logs, bounds)
+    if options.view is not View.RECORDS:
+        return _splits_of_segments(read, bounds)
+    if options.min_partitions is not None or options.max_records_per_partition is not None:
+        divided = planning.divide_ranges(
+            read.ranges,
+            min_partitions=options.min_partitions,
+            max_records_per_partition=options.max_records_per_partition,
+        )
+        return _splits_of_ranges(divided, read.logs, bounds)
+    if options.max_partition_bytes is not None:
+        return _splits_of_bytes(read, options.max_partition_bytes, bounds)
+    return _splits_of_segments(read, bounds)
+
+
+def _splits_of_ranges(
+    ranges: Iterable[OffsetRange],
+    logs: Mapping[TopicPartition, PartitionLog],
+    bounds: RowBounds,
+) -> list[Split]:
+    slices = (_slice(logs[it.topic_partition], it, bounds) for it in ranges)
+    return [(it,) for it in slices if it.segments]
+
+
+def _splits_of_segments(read: ResolvedRead, bounds: RowBounds) -> list[Split]:
+    shares = _segment_shares(read, bounds)
+    if sum(len(it.ranges) for it in shares) <= planning.MAX_UNPACKED_SEGMENTS:
+        return [
+            (Slice((segment,), share.start_offset, share.end_offset),)
+            for it in shares
+            for segment, share in zip(it.segments, it.ranges, strict=True)
+        ]
+    pieces = [
+        Piece(share, size_bytes)
+        for it in shares
+        for share, size_bytes in zip(it.ranges, it.segments.sizes_bytes().tolist(), strict=True)
+    ]
+    packs = planning.pack(pieces, planning.PACKED_BYTES, open_cost_bytes=planning.OPEN_COST_BYTES)
+    return _splits_of_packs(packs, read)
+
+
+def _splits_of_bytes(read: ResolvedRead, max_bytes: int, bounds: RowBounds) -> list[Split]:
+    pieces = []
+    for it in _segment_shares(read, bounds):
+        sizes_bytes = it.segments.sizes_bytes().tolist()
+        for index, size_bytes in enumerate(sizes_bytes):
+            share = it.ranges[index]
+            if size_bytes <= max_bytes:
+                pieces.append(Piece(share, size_bytes))
+            else:
+                pieces += _cut_segment(it.segments[index], share, size_bytes, max_bytes)
+    return _splits_of_packs(planning.pack(pieces, max_bytes), read)
+
+
+def _splits_of_packs(packs: Iterable[list[OffsetRange]], read: ResolvedRead) -> list[Split]:
+    return [
+        tuple(_slice(read.logs[it.topic_partition], it, EVERYTHING) for it in pack)
+        for pack in packs
+    ]
+
+
+def _segment_shares(read: ResolvedRead, bounds: RowBounds) -> list[_SegmentShares]:
+    """Cut ranges where segments begin; leaves segments out that lie below a lower time bound."""
+    shares = []
+    for it in read.ranges:
+        segments = _segments(read.logs[it.topic_partition], it, bounds)
+        ranges = planning.cut_at_segments(it, segments.base_offsets, segments.end_offset_bounds)
+        shares.append(_SegmentShares(segments, ranges))
+    return shares
+
+
+def _segments(log: PartitionLog, offset_range: OffsetRange, bounds: RowBounds) -> SegmentList:
+    segments = log.segments_between(offset_range.start_offset, offset_range.end_offset)
+    if bounds.min_timestamp_ms is None:
+        return segments
+    return segments.reaching_timestamp(bounds.min_timestamp_ms)
+
+
+def _slice(log: PartitionLog, offset_range: OffsetRange, bounds: RowBounds) -> Slice:
+    segments = tuple(_segments(log, offset_range, bounds))
+    return Slice(segments, offset_range.start_offset, offset_range.end_offset)
+
+
+def _cut_segment(
+    segment: Segment, share: OffsetRange, size_bytes: int, max_bytes: int
+) -> list[Piece]:
+    with segment.offset_index() as index:
+        # Its entries say where to cut, not what is read: a wrong one costs balance, no row.
+        entries = index.entries() if index.is_well_formed(whole=True) else index.entries()[:0]
+    entries = entries[entries["position"] < size_bytes]
+    last_offsets = entries["relative_offset"].astype(np.int64) + segment.base_offset
+    positions = entries["position"].astype(np.int64)
+    return planning.cut_at_index(share, size_bytes, last_offsets, positions, max_bytes)
+
+
+# In a task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRequest:
+    """What a task must know besides its split; travels once with the reader."""
+
+    options: ReadOptions
+    shape: RowShape
+    bounds: RowBounds = EVERYTHING
+
+    @property
+    def gives_corrupt_rows(self) -> bool:
+        """Whether bad bytes become rows: only where the schema has a column for them."""
+        is_permissive = self.options.mode is Mode.PERMISSIVE
+        return is_permissive and self.shape.corrupt_place is not None
+
+    def narrowed(self, bounds: RowBounds) -> ReadRequest:
+        """Give the same request for fewer rows."""
+        return replace(self, bounds=self.bounds.intersect(bounds))
+
+    def scan_options(self, it: Slice) -> ScanOptions:
+        """Say what a scan of a slice gives."""
+        return ScanOptions(
+            columns=self.shape.columns,
+            record_filter=RecordFilter(
+                start_offset=it.start_offset,
+                end_offset=it.end_offset,
+                min_timestamp_ms=self.bounds.min_timestamp_ms,
+                max_timestamp_ms=self.bounds.max_timestamp_ms,
+            ),
+            isolation_level=self.options.isolation_level,
+            check_crcs=self.options.check_crcs,
+            skip_corrupt=self.options.mode is not Mode.FAILFAST,
+            fail_on_data_loss=self.options.fail_on_data_loss,
+        )
+
+
+def read_split(split: Split, request: ReadRequest) -> Iterator[pa.RecordBatch]:
+    """Read the rows of a split, in the order of its slices."""
+    batches = (batch for it in split for batch in _read_slice(it, request))
+    return joined(batches) if len(split) > 1 else batches
+
+
+def _read_slice(it: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch]:
+    corrupt: list[CorruptRange] = []
+    for batch in scan_segments(
+        it.segments,
+        request.scan_options(it),
+        on_corrupt=corrupt.append if request.gives_corrupt_rows else None,
+    ):
+        yield request.shape.fit(batch)
+        if corrupt:
+            yield request.shape.corrupt_rows(_taken(corrupt))
+    if corrupt:
+        yield request.shape.corrupt_rows(_taken(corrupt))
+
+
+def _taken(corrupt: list[CorruptRange]) -> list[dict[str, Any]]:
+    rows = [
+        {"path": it.path, "position": it.position, "length": it.length, "reason": it.reason}
+        for it in corrupt
+    ]
+    corrupt.clear()
+    return rows
+
+
+def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Put small Arrow batches together, since each one has its price in Spark."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        if rows >= SMALL_ARROW_ROWS:
+            yield _join(waiting)
+            waiting, rows = [], 0
+    if waiting:
+        yield _join(waiting)
+
+
+def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    if batches[0].num_columns == 0:
+        return _rows_without_columns(sum(batch.num_rows for batch in batches))
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+
+
+def _rows_without_columns(count: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.nulls(count)], ["nothing"]).select([])

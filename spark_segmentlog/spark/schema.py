@@ -1,0 +1,254 @@
+"""Schemas of rows, in Arrow's terms, and how decoded columns become them.
+
+Spark takes an Arrow batch only if its schema equals the one that Spark makes of the DataFrame's,
+nullability and nested fields included. So a user's schema (a subset of the columns in any order,
+NOT NULL or not) is turned into names to decode and a target that every batch is given.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from spark_segmentlog.errors import SchemaError
+from spark_segmentlog.record.arrow_output import COLUMN_TYPES
+from spark_segmentlog.spark.options import ReadOptions, View
+
+CORRUPT_RECORD: Final = "_corrupt_record"
+CORRUPT_RECORD_TYPE: Final = pa.struct(
+    [
+        ("path", pa.string()),
+        ("position", pa.int64()),
+        ("length", pa.int64()),
+        ("reason", pa.string()),
+    ]
+)
+
+ROW_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+HEADERS: Final = "headers"
+
+BATCHES_SCHEMA: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("path", pa.string()),
+        ("position", pa.int64()),
+        ("sizeBytes", pa.int32()),
+        ("magic", pa.int32()),
+        ("baseOffset", pa.int64()),
+        ("lastOffset", pa.int64()),
+        ("recordCount", pa.int32()),
+        ("codec", pa.string()),
+        ("timestampType", pa.int32()),
+        ("baseTimestampMs", pa.int64()),
+        ("maxTimestampMs", pa.int64()),
+        ("producerId", pa.int64()),
+        ("producerEpoch", pa.int32()),
+        ("baseSequence", pa.int32()),
+        ("partitionLeaderEpoch", pa.int32()),
+        ("isTransactional", pa.bool_()),
+        ("isControl", pa.bool_()),
+        ("deleteHorizonMs", pa.int64()),
+        ("crc", pa.int64()),
+    ]
+)
+SEGMENTS_SCHEMA: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("path", pa.string()),
+        ("baseOffset", pa.int64()),
+        ("endOffset", pa.int64()),
+        ("sizeBytes", pa.int64()),
+        ("maxTimestampMs", pa.int64()),
+        ("offsetIndexEntries", pa.int64()),
+        ("timeIndexEntries", pa.int64()),
+        ("abortedTransactions", pa.int64()),
+        ("isActive", pa.bool_()),
+    ]
+)
+TRANSACTIONS_SCHEMA: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("producerId", pa.int64()),
+        ("producerEpoch", pa.int32()),
+        ("state", pa.string()),
+        ("firstOffset", pa.int64()),
+        ("lastOffset", pa.int64()),
+        ("recordCount", pa.int64()),
+        ("markerOffset", pa.int64()),
+    ]
+)
+_VIEW_SCHEMAS: Final = {
+    View.BATCHES: BATCHES_SCHEMA,
+    View.SEGMENTS: SEGMENTS_SCHEMA,
+    View.TRANSACTIONS: TRANSACTIONS_SCHEMA,
+}
+_SQL_NAMES: Final = {
+    pa.binary(): "BINARY",
+    pa.string(): "STRING",
+    pa.bool_(): "BOOLEAN",
+    pa.int32(): "INT",
+    pa.int64(): "BIGINT",
+    pa.timestamp("us", "UTC"): "TIMESTAMP",
+    pa.timestamp("us"): "TIMESTAMP_NTZ",
+    COLUMN_TYPES[HEADERS]: "ARRAY<STRUCT<key STRING, value BINARY>>",
+    CORRUPT_RECORD_TYPE: "STRUCT<path STRING, position BIGINT, length BIGINT, reason STRING>",
+}
+
+
+def default_schema(options: ReadOptions) -> pa.Schema:
+    """Give the schema of rows where the user named none."""
+    if options.view is not View.RECORDS:
+        return _VIEW_SCHEMAS[options.view]
+    columns = (*ROW_COLUMNS, HEADERS) if options.include_headers else ROW_COLUMNS
+    return pa.schema([(name, COLUMN_TYPES[name]) for name in columns])
+
+
+def schema_of_columns(columns: Sequence[str], options: ReadOptions) -> pa.Schema:
+    """Give the schema of some columns by their names.
+
+    Raises
+    ------
+    SchemaError
+        A column that does not exist, or one that is named twice.
+    """
+    known = _known_columns(options)
+    by_key = {name.lower(): name for name in known}
+    fields = []
+    for column in columns:
+        if column.lower() not in by_key:
+            raise SchemaError(_unknown_text(column, by_key))
+        fields.append((by_key[column.lower()], known[by_key[column.lower()]]))
+    _check_distinct([name for name, _ in fields])
+    return pa.schema(fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowShape:
+    """How decoded columns become rows of a schema; travels to tasks.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+        Of every Arrow batch that is given out.
+    columns : tuple of str
+        Columns to decode, in the order of the schema, by the names that they have here.
+    corrupt_place : int or None
+        Where ``_corrupt_record`` stands in the schema.
+    """
+
+    schema: pa.Schema
+    columns: tuple[str, ...]
+    corrupt_place: int | None
+
+    def fit(self, decoded: pa.RecordBatch) -> pa.RecordBatch:
+        """Give decoded columns the names, nullability and nested types of the schema.
+
+        Raises
+        ------
+        SchemaError
+            A null in a column that the schema says has none.
+        """
+        if decoded.schema.equals(self.schema):
+            return decoded
+        arrays = decoded.columns
+        if self.corrupt_place is not None:
+            nothing = pa.nulls(decoded.num_rows, CORRUPT_RECORD_TYPE)
+            arrays.insert(self.corrupt_place, nothing)
+        if not arrays:
+            return decoded
+        fitted = [_fit(array, it) for array, it in zip(arrays, self.schema, strict=True)]
+        return pa.RecordBatch.from_arrays(fitted, schema=self.schema)
+
+    def corrupt_rows(self, corrupt: list[dict[str, Any]]) -> pa.RecordBatch:
+        """Make rows of bad bytes, with nulls in every column of data."""
+        return pa.RecordBatch.from_arrays(
+            [
+                _fit(pa.array(corrupt, CORRUPT_RECORD_TYPE), it)
+                if place == self.corrupt_place
+                else _fit(pa.nulls(len(corrupt), it.type), it)
+                for place, it in enumerate(self.schema)
+            ],
+            schema=self.schema,
+        )
+
+
+def shape_rows(schema: pa.Schema, options: ReadOptions) -> RowShape:
+    """Compare a schema with the columns there are.
+
+    Raises
+    ------
+    SchemaError
+        A column that does not exist, is named twice or has another type.
+    """
+    known = _known_columns(options)
+    by_key = {name.lower(): name for name in known}
+    columns = []
+    corrupt_place = None
+    for place, wanted in enumerate(schema):
+        name = by_key.get(wanted.name.lower())
+        if name is None:
+            raise SchemaError(_unknown_text(wanted.name, by_key))
+        if not _is_same_type(wanted.type, known[name]):
+            raise SchemaError(
+                f"column '{wanted.name}' is asked for as {_sql_name(wanted.type)}, it is "
+                f"{_sql_name(known[name])}"
+            )
+        if name == CORRUPT_RECORD:
+            corrupt_place = place
+        else:
+            columns.append(name)
+    _check_distinct([it.name for it in schema])
+    return RowShape(schema=schema, columns=tuple(columns), corrupt_place=corrupt_place)
+
+
+def _known_columns(options: ReadOptions) -> dict[str, pa.DataType]:
+    if options.view is not View.RECORDS:
+        return {it.name: it.type for it in _VIEW_SCHEMAS[options.view]}
+    return {**COLUMN_TYPES, CORRUPT_RECORD: CORRUPT_RECORD_TYPE}
+
+
+def _fit(array: Any, wanted: pa.Field) -> Any:
+    if not wanted.nullable and array.null_count:
+        raise SchemaError(
+            f"column '{wanted.name}' is asked for as NOT NULL, but {array.null_count} of "
+            f"{len(array)} rows have no value in it"
+        )
+    return array if array.type.equals(wanted.type) else array.cast(wanted.type)
+
+
+def _is_same_type(left: pa.DataType, right: pa.DataType) -> bool:
+    """Compare types, but not whether their nested fields may be null."""
+    if pa.types.is_list(left) and pa.types.is_list(right):
+        return _is_same_type(left.value_type, right.value_type)
+    if pa.types.is_struct(left) and pa.types.is_struct(right):
+        pairs = list(zip(left, right, strict=False))
+        return left.num_fields == right.num_fields and all(
+            one.name == other.name and _is_same_type(one.type, other.type) for one, other in pairs
+        )
+    return bool(left.equals(right))
+
+
+def _check_distinct(names: list[str]) -> None:
+    keys = [name.lower() for name in names]
+    twice = sorted({name for name in names if keys.count(name.lower()) > 1})
+    if twice:
+        raise SchemaError(f"columns are named more than once: {', '.join(twice)}")
+
+
+def _unknown_text(column: str, by_key: dict[str, str]) -> str:
+    nearest = difflib.get_close_matches(column.lower(), by_key, n=1, cutoff=0.0)
+    return (
+        f"no column '{column}'; the nearest one is '{by_key[nearest[0]]}', there are "
+        f"{', '.join(by_key.values())}"
+    )
+
+
+def _sql_name(kind: pa.DataType) -> str:
+    return _SQL_NAMES.get(kind, str(kind))

@@ -1,0 +1,179 @@
+"""Rows about a log instead of rows of it: its batch headers, its segments, its transactions.
+
+Timestamps are milliseconds as they stand on disk, so that no value is an error here. Nothing is
+decompressed and no checksum is compared.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from spark_segmentlog.log.file_names import OffsetRange, TopicPartition
+from spark_segmentlog.log.partition_log import PartitionLog
+from spark_segmentlog.log.segment import Segment
+from spark_segmentlog.log.transaction_walk import walk_transactions
+from spark_segmentlog.record.header_table import HeaderTable
+from spark_segmentlog.spark.offsets import could_not_read
+from spark_segmentlog.spark.options import Mode, View
+from spark_segmentlog.spark.read_plan import ReadRequest, Slice, Split, joined
+from spark_segmentlog.spark.schema import BATCHES_SCHEMA, SEGMENTS_SCHEMA, TRANSACTIONS_SCHEMA
+
+_CODEC_NAMES: Final = pa.array(["none", "gzip", "snappy", "lz4", "zstd", "5", "6", "7"])
+
+_log = logging.getLogger(__name__)
+
+
+def read_view(split: Split, request: ReadRequest) -> Iterator[pa.RecordBatch]:
+    """Read the rows of a view that lie in the slices of a split; runs in a task.
+
+    Raises
+    ------
+    DataLossError
+        A file is gone since the plan was made, unless ``failOnDataLoss`` is false.
+    CorruptRecordError
+        Bytes that are no batch, unless ``mode`` says to step over them.
+    """
+    read = _READERS[request.options.view]
+    rows = (batch for it in split for batch in _checked(it, request, read(it, request)))
+    for batch in joined(rows):
+        yield request.shape.fit(batch.select(list(request.shape.columns)))
+
+
+def _checked(
+    it: Slice, request: ReadRequest, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from batches
+    except FileNotFoundError as error:
+        topic_partition = it.segments[0].topic_partition
+        lost = OffsetRange(topic_partition, it.start_offset, it.end_offset)
+        loss = could_not_read(lost, f"{error.filename} is gone")
+        if request.options.fail_on_data_loss:
+            raise loss from error
+        _log.warning("%s", loss)
+
+
+def _read_batches(it: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch]:
+    for segment in it.segments:
+        start_position = segment.position_for(it.start_offset)
+        for table in segment.headers(start_position, skip_corrupt=_skips_corrupt(request)):
+            chosen = table.last_offset >= it.start_offset
+            chosen &= table.base_offset < it.end_offset
+            if chosen.any():
+                yield _batch_rows(segment, table.select(chosen))
+            if int(table.base_offset[-1]) >= it.end_offset:
+                break
+
+
+def _batch_rows(segment: Segment, table: HeaderTable) -> pa.RecordBatch:
+    count = len(table)
+    has_horizon = table.has_delete_horizon
+    columns = {
+        **_place_columns(segment.topic_partition, count),
+        "path": _repeated(segment.log_path, count),
+        "position": table.position,
+        "sizeBytes": table.size_bytes,
+        "magic": table.magic,
+        "baseOffset": table.base_offset,
+        "lastOffset": table.last_offset,
+        "recordCount": pa.array(table.records_count, mask=table.records_count < 0),
+        "codec": _CODEC_NAMES.take(pa.array(table.codec)),
+        "timestampType": table.timestamp_type,
+        # With the delete-horizon flag the field is that horizon, and no record's time.
+        "baseTimestampMs": pa.array(table.base_timestamp, mask=has_horizon),
+        "maxTimestampMs": table.max_timestamp,
+        "producerId": table.producer_id,
+        "producerEpoch": table.producer_epoch,
+        "baseSequence": table.base_sequence,
+        "partitionLeaderEpoch": table.partition_leader_epoch,
+        "isTransactional": table.is_transactional,
+        "isControl": table.is_control,
+        "deleteHorizonMs": pa.array(table.base_timestamp, mask=~has_horizon),
+        "crc": table.crc,
+    }
+    return _arrow_batch(columns, BATCHES_SCHEMA)
+
+
+def _read_segments(it: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch]:
+    rows = [_segment_row(segment, it) for segment in it.segments]
+    yield pa.RecordBatch.from_pylist(rows, SEGMENTS_SCHEMA)
+
+
+def _segment_row(segment: Segment, it: Slice) -> dict[str, Any]:
+    with segment.offset_index() as offset_index, segment.time_index() as time_index:
+        last_time = time_index.last_entry()
+        return {
+            "topic": segment.topic_partition.topic,
+            "partition": segment.topic_partition.partition,
+            "path": segment.log_path,
+            "baseOffset": segment.base_offset,
+            "endOffset": it.end_offset
+            if segment.end_offset_bound is None
+            else segment.end_offset_bound,
+            "sizeBytes": segment.size_bytes(),
+            "maxTimestampMs": None if last_time is None else last_time[0],
+            "offsetIndexEntries": offset_index.entries_count,
+            "timeIndexEntries": time_index.entries_count,
+            "abortedTransactions": len(segment.transaction_index()),
+            "isActive": segment.end_offset_bound is None,
+        }
+
+
+def _read_transactions(it: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch]:
+    first = it.segments[0]
+    log = PartitionLog.open(
+        first.directory, storage=first.storage, topic_partition=first.topic_partition
+    )
+    log.skip_corrupt = _skips_corrupt(request)
+    rows = [
+        {
+            "topic": first.topic_partition.topic,
+            "partition": first.topic_partition.partition,
+            "producerId": transaction.producer_id,
+            "producerEpoch": transaction.producer_epoch,
+            "state": transaction.state,
+            "firstOffset": transaction.first_offset,
+            "lastOffset": transaction.last_offset,
+            "recordCount": transaction.records_count,
+            "markerOffset": transaction.marker_offset,
+        }
+        for transaction in walk_transactions(log, it.end_offset)
+        if transaction.last_offset >= it.start_offset
+    ]
+    yield pa.RecordBatch.from_pylist(rows, TRANSACTIONS_SCHEMA)
+
+
+_READERS: Final = {
+    View.BATCHES: _read_batches,
+    View.SEGMENTS: _read_segments,
+    View.TRANSACTIONS: _read_transactions,
+}
+
+
+def _skips_corrupt(request: ReadRequest) -> bool:
+    return request.options.mode is not Mode.FAILFAST
+
+
+def _place_columns(topic_partition: TopicPartition, count: int) -> dict[str, Any]:
+    return {
+        "topic": _repeated(topic_partition.topic, count),
+        "partition": np.full(count, topic_partition.partition),
+    }
+
+
+def _repeated(text: str, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(text), count)
+
+
+def _arrow_batch(columns: dict[str, Any], schema: pa.Schema) -> pa.RecordBatch:
+    arrays = []
+    for it in schema:
+        column = columns[it.name]
+        array = column if isinstance(column, pa.Array) else pa.array(column)
+        arrays.append(array if array.type.equals(it.type) else array.cast(it.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
