@@ -510,6 +510,7 @@ class PartitionLog:
                     walk.buffer,
                     file_position=walk.file_position,
                     source=segment.log_path,
+                    skip_corrupt=self.skip_corrupt,
                 ):
                     if event.base_offset >= end_offset:
                         return

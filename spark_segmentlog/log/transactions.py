@@ -16,6 +16,7 @@ from typing import Final
 
 import numpy as np
 
+from spark_segmentlog.errors import CorruptRecordError, InvalidRecordError
 from spark_segmentlog.record._types import Bytes
 from spark_segmentlog.record.batch import iterate_records
 from spark_segmentlog.record.control import ControlRecordType, parse_control_record
@@ -37,9 +38,20 @@ class TransactionEvent:
 
 
 def transaction_events(
-    table: HeaderTable, buffer: Bytes, *, file_position: int, source: str
+    table: HeaderTable,
+    buffer: Bytes,
+    *,
+    file_position: int,
+    source: str,
+    skip_corrupt: bool = False,
 ) -> Iterator[TransactionEvent]:
-    """Yield what opens and ends transactions in a table of headers, in order."""
+    """Yield what opens and ends transactions in a table of headers, in order.
+
+    Raises
+    ------
+    CorruptRecordError
+        A marker that cannot be read, unless `skip_corrupt` is true: then it is none.
+    """
     rows = np.flatnonzero(table.is_transactional & ~(table.is_control & (table.records_count == 0)))
     events = table.select(rows)
     columns = zip(
@@ -54,7 +66,12 @@ def transaction_events(
         marker = None
         if is_control:
             start = position - file_position
-            marker = _marker_type(buffer[start : start + size_bytes], source, position)
+            try:
+                marker = _marker_type(buffer[start : start + size_bytes], source, position)
+            except CorruptRecordError:
+                if not skip_corrupt:
+                    raise
+                continue
             if marker not in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
                 continue
         yield TransactionEvent(producer_id=producer_id, base_offset=base_offset, marker=marker)
@@ -82,4 +99,9 @@ def _marker_type(batch: Bytes, source: str, position: int) -> ControlRecordType:
     record = next(
         iterate_records(batch.tobytes(), source=source, file_position=position, check_crcs=False)
     )
-    return parse_control_record(record.key, record.value).type
+    try:
+        return parse_control_record(record.key, record.value).type
+    except ValueError as error:
+        raise InvalidRecordError(
+            str(error), source=source, position=position, base_offset=record.offset
+        ) from error

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from spark_segmentlog.errors import InvalidRecordError
 from spark_segmentlog.log.partition_log import PartitionLog, scan_segments
 from spark_segmentlog.testing.builder import (
     ABORT,
     COMMIT,
     AbortedTransactionSpec,
     LogBuilder,
+    RecordSpec,
     SegmentSpec,
     control_batch,
     transaction_index_bytes,
@@ -234,3 +236,17 @@ def test_ranges_that_begin_or_end_on_markers_or_hold_nothing_else(tmp_path):
     ranges = {(1, 3): [], (2, 4): [], (0, 2): [0], (1, 6): [5], (0, 6): [0, 5], (4, 5): []}
     for (start, end), expected in ranges.items():
         assert offsets(log, start=start, end=end, committed=True) == expected
+
+
+def test_a_marker_that_cannot_be_read_is_our_error_or_none(tmp_path):
+    short_key = v2_batch(
+        [RecordSpec(key=b"\x00", value=b"v")],
+        base_offset=1,
+        producer_id=1,
+        transactional=True,
+        control=True,
+    )
+    log = _log(tmp_path, [_data(0, 1), short_key, batch(2)], clean=False)
+    with pytest.raises(InvalidRecordError, match="control record key is 1 bytes"):
+        log.last_stable_offset()
+    assert open_one(tmp_path, skip_corrupt=True).last_stable_offset() == 0
