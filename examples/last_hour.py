@@ -11,7 +11,7 @@ paths = log_directories()
 
 # "Now" is the newest record on the disk, so that the example works on an old copy too.
 segments = spark.read.format("segmentlog").option("view", "segments").load(paths)
-newest_ms = segments.agg(max("max_timestamp_ms")).first()[0]
+newest_ms = segments.agg(max("maxTimestampMs")).first()[0]
 
 last_hour = (
     spark.read.format("segmentlog")

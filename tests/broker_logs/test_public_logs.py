@@ -59,7 +59,9 @@ def _row(record: Any) -> dict[str, Any]:
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
-    table = read_arrow(str(path), include_headers=True).read_all().sort_by("offset")
+    topic = path.name.rpartition("-")[0]
+    table = read_arrow(str(path), subscribe=topic, include_headers=True).read_all()
+    table = table.sort_by("offset")
     milliseconds = table["timestamp"].cast(pa.int64()).to_numpy() // 1000
     rows = table.drop_columns(["topic", "partition", "timestamp"]).to_pylist()
     return [
@@ -91,7 +93,7 @@ def test_values_of_the_0_8_and_0_9_brokers_equal_the_texts_sent_to_them(fetch):
 
 def test_the_set_with_a_wrong_checksum_is_refused():
     with pytest.raises(CrcMismatchError, match="00000000000000000000.log, position 0"):
-        _rows(REAL_LOGS / "kafka-rust" / CORRUPT_ON_PURPOSE)
+        _rows(REAL_LOGS / "kafka-rust" / CORRUPT_ON_PURPOSE / "my-topic-0")
     table = read_arrow(
         str(REAL_LOGS / "kafka-rust" / CORRUPT_ON_PURPOSE), kafka_check_crcs=False
     ).read_all()
