@@ -430,13 +430,13 @@ def _clamped(value: int) -> int:
 
 def _rows(entries: Int64s, selected: Bools | Int64s | None) -> Int64s:
     """Numbers of the rows to decode, in order, without control batches."""
-    rows: Int64s = np.arange(len(entries))
+    rows = np.arange(len(entries))
     if selected is not None:
         rows = rows[selected]
     attributes = entries[rows, kernels.ATTRIBUTES]
     is_control = (attributes & CONTROL_MASK != 0) & (entries[rows, kernels.MAGIC] == MAGIC_V2)
-    rows = rows[~is_control]
-    return rows
+    chosen: Int64s = rows[~is_control]
+    return chosen
 
 
 def _kinds(entries: Int64s, rows: Int64s) -> Int64s:

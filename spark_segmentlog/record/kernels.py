@@ -224,7 +224,8 @@ if CRC_INSTRUCTIONS is not None:
         moved: int = tables[0, crc & low]
         moved ^= tables[1, (crc >> uint64(8)) & low]
         moved ^= tables[2, (crc >> uint64(16)) & low]
-        return moved ^ tables[3, (crc >> uint64(24)) & low]
+        moved ^= tables[3, (crc >> uint64(24)) & low]
+        return moved
 
     @inlined
     def _three_streams(buffer: Bytes, start: int, length: int, crc: int, tables: Words) -> int:
