@@ -15,6 +15,7 @@ first.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -57,6 +58,8 @@ from spark_segmentlog.log.staging import (
 from spark_segmentlog.log.targets import TargetLayout, read_target_layout
 
 RESERVED_MARGIN_BYTES: Final = 64 * 1024
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +124,7 @@ def commit_staged_batches(request: CommitRequest) -> CommitResult:
     directories = request.layout.log_directories
     with writing(directories, timeout_ms=request.lock_timeout_ms):
         if _is_committed(request):
-            discard_staged(directories, request.write_ids)
+            _clear_staging(request)
             return CommitResult(is_skipped=True)
         with _before_the_journal():
             journal = _prepare(request)
@@ -130,8 +133,7 @@ def commit_staged_batches(request: CommitRequest) -> CommitResult:
         with _before_the_journal(), _reserved(journal):
             _enter(journal)
         _finish(journal, is_first_time=True)
-        discard_staged(directories, request.write_ids)
-        sweep_staged(directories, application=request.application, version=request.version)
+        _clear_staging(request)
     return CommitResult(offset_ranges=_offset_ranges(journal.partitions))
 
 
@@ -419,6 +421,16 @@ def _pending(journal: Journal, error: Exception) -> CommitPendingError:
         f"again; segmentlog recover, or the next writer, ends it (journal "
         f"{journal_path(journal.log_directories[0])})"
     )
+
+
+def _clear_staging(request: CommitRequest) -> None:
+    """Remove what is left of this write and of dead ones; what stays is swept later."""
+    directories = request.layout.log_directories
+    try:
+        discard_staged(directories, request.write_ids)
+        sweep_staged(directories, application=request.application, version=request.version)
+    except OSError as error:
+        _log.warning("staged files stay until they are swept: %s", error)
 
 
 def _offset_ranges(plans: Iterable[PartitionPlan]) -> tuple[OffsetRange, ...]:

@@ -20,6 +20,13 @@ from spark_segmentlog.log.commit_journal import AdoptStep, CopyStep, PartitionPl
 from spark_segmentlog.log.partition_tail import PartitionTail
 from spark_segmentlog.log.segment_tail import SegmentConfig, SegmentTail, must_roll
 from spark_segmentlog.log.staging import StagedExtent
+from spark_segmentlog.record.layout import (
+    MAGIC_OFFSET,
+    OFFSET_LENGTH,
+    PARTITION_LEADER_EPOCH_LENGTH,
+    PARTITION_LEADER_EPOCH_OFFSET,
+    SIZE_OFFSET,
+)
 
 ADOPTED_SHARE: Final = 4
 
@@ -103,6 +110,16 @@ def leader_epoch_of(tail: PartitionTail) -> int:
     return 0 if tail.leader_epoch is None else tail.leader_epoch
 
 
+def _stamped(header: bytes, base_offset: int, leader_epoch: int) -> bytes:
+    """Give a batch header as it will be once final offsets are written into it."""
+    return (
+        base_offset.to_bytes(OFFSET_LENGTH, "big")
+        + header[SIZE_OFFSET:PARTITION_LEADER_EPOCH_OFFSET]
+        + leader_epoch.to_bytes(PARTITION_LEADER_EPOCH_LENGTH, "big")
+        + header[MAGIC_OFFSET:]
+    )
+
+
 class _Planner:
     """Walks extents along the end of a partition."""
 
@@ -130,7 +147,9 @@ class _Planner:
                     base_offset=self.current.base_offset,
                     size_bytes=extent.size_bytes,
                     inode=placed.inode,
-                    first_header=placed.first_header,
+                    first_header=_stamped(
+                        placed.first_header, base_offset, leader_epoch_of(self._tail)
+                    ),
                     header_checksum=placed.header_checksum,
                 )
             )

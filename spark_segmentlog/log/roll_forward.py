@@ -121,20 +121,22 @@ def _check_segment(plan: PartitionPlan, segment: SegmentPlan, sources: _StagedSo
     path = _log_path(plan, segment.base_offset)
     size = _size_if_there(path)
     adopt = _adopt_step(plan, segment.base_offset)
-    if adopt is not None and _is_to_be_renamed(adopt, path):
-        _check_staged(adopt)
-        if size != segment.file_bytes_before:
-            raise _unexpected(path, size, segment)
-        return
+    is_as_before = size == segment.file_bytes_before
     if adopt is not None:
+        if _is_to_be_renamed(adopt, path):
+            if not is_as_before:
+                raise _unexpected(path, size, segment)
+            # The power may take back a rename, and leave what was appended behind it since.
+            path = adopt.staged_path
+            size = _size_if_there(path)
         _check_adopted(path, size, adopt, segment)
-    elif size == segment.file_bytes_before:
+    elif is_as_before:
         return
     start = segment.valid_bytes_before if adopt is None else adopt.size_bytes
-    if not start <= size <= segment.bytes_after:
+    if not start <= size <= max(segment.bytes_after, segment.file_bytes_before):
         raise _unexpected(path, size, segment)
     for step in _copy_steps(plan, segment.base_offset):
-        _check_copied(path, size, step, sources)
+        _check_copied(path, size, step, sources, torn_bytes=segment.file_bytes_before)
 
 
 def _is_to_be_renamed(adopt: AdoptStep, path: str) -> bool:
@@ -144,30 +146,29 @@ def _is_to_be_renamed(adopt: AdoptStep, path: str) -> bool:
     return not (os.path.exists(path) and os.path.samefile(adopt.staged_path, path))
 
 
-def _check_staged(adopt: AdoptStep) -> None:
-    size, header = _size_if_there(adopt.staged_path), _first_header(adopt.staged_path)
-    if size != adopt.size_bytes or header != adopt.first_header:
-        raise RecoveryError(
-            f"staged file differs from the journal: {size} bytes, recorded are "
-            f"{adopt.size_bytes} (file {adopt.staged_path})"
-        )
-
-
 def _check_adopted(path: str, size: int, adopt: AdoptStep, segment: SegmentPlan) -> None:
-    """Know a renamed file by inode, size and first batch; a copy of it by all its headers."""
+    """Know a staged file by inode, size and first batch; a copy of it by all its headers."""
     if size < adopt.size_bytes or _first_header(path) != adopt.first_header:
         raise _unexpected(path, size, segment)
-    is_renamed = os.stat(path).st_ino == adopt.inode
-    if not is_renamed and header_checksum_of(path, adopt.size_bytes) != adopt.header_checksum:
+    is_the_same = os.stat(path).st_ino == adopt.inode
+    if not is_the_same and header_checksum_of(path, adopt.size_bytes) != adopt.header_checksum:
         raise _unexpected(path, size, segment)
 
 
-def _check_copied(path: str, size: int, step: CopyStep, sources: _StagedSources) -> None:
-    """Compare what is there of a copy with its source; lost pages are zeros."""
+def _check_copied(
+    path: str, size: int, step: CopyStep, sources: _StagedSources, *, torn_bytes: int
+) -> None:
+    """Compare what is there of a copy with its source: lost pages are zeros.
+
+    Up to `torn_bytes` the file held a torn tail before, which may be there again.
+    """
     source = sources.open(step.staged_path)
     target = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        done, there = 0, min(step.length_bytes, size - step.position)
+        done, there = (
+            max(torn_bytes - step.position, 0),
+            min(step.length_bytes, size - step.position),
+        )
         while done < there:
             count = min(COMPARED_BYTES, there - done)
             ours = files.read_exactly(source, step.staged_position + done, count)
