@@ -378,6 +378,7 @@ class HeaderWalk:
         self._on_corrupt = on_corrupt
         self.reported_offsets = (0, MAX_OFFSET)
         self._next_offset = segment.base_offset if position == 0 else 0
+        self._offset_before = self._next_offset
         self._read_bytes = FIRST_READ_BYTES
 
     @property
@@ -391,6 +392,7 @@ class HeaderWalk:
             table, is_end_of_file = self._next_table(needed)
             self.position = table.end_position
             if len(table):
+                self._offset_before = self._next_offset
                 self._next_offset = int(table.last_offset[-1]) + 1
                 yield table
             if self.position != table.end_position:
@@ -495,9 +497,7 @@ class HeaderWalk:
             crc = checksum(self.buffer.data[:count], crc)
         return crc == int.from_bytes(header[stored_at : stored_at + CRC_LENGTH], "big")
 
-    def step_over(
-        self, position: int, reason: str, *, length: int = 0, base_offset: int = -1
-    ) -> int:
+    def step_over(self, position: int, reason: str, *, length: int = 0) -> int:
         """Go on at the next good batch behind bad bytes; -1 where there is none.
 
         Raises
@@ -507,16 +507,25 @@ class HeaderWalk:
         """
         path = self.segment.log_path
         if not self._skip_corrupt:
-            raise InvalidBatchError(
-                reason, source=path, position=position, base_offset=base_offset, length=length
-            )
+            raise InvalidBatchError(reason, source=path, position=position, length=length)
+        first, last = self.reported_offsets
+        is_ours = first <= self._next_offset <= last
+        return self.go_to_next_good(position, reason, is_reported=is_ours)
+
+    def go_to_next_good(self, position: int, reason: str, *, is_reported: bool = True) -> int:
+        """Go on at the next good batch behind a position; -1 where there is none."""
         found = self._find_next(position + 1)
         end = found if found >= 0 else self._file.size()
-        first, last = self.reported_offsets
-        if first <= self._next_offset <= last:
+        if is_reported:
             self.report(position, end - position, reason)
         self.position = end
         return 0 if found >= 0 else -1
+
+    def distrust(self, table: HeaderTable, position: int) -> None:
+        """Take back what the header of a bad batch said of the offsets that follow."""
+        row = int(np.searchsorted(table.position, position))
+        if row == len(table) - 1:
+            self._next_offset = int(table.last_offset[row - 1]) + 1 if row else self._offset_before
 
     def report(self, position: int, length: int, reason: str) -> None:
         """Tell of bytes that are stepped over."""
@@ -720,7 +729,7 @@ class SegmentScanner:
             except CorruptRecordError as error:
                 if not self.options.skip_corrupt:
                     raise
-                resume_position = self._step_over(walk, error)
+                resume_position = self._step_over(walk, table, error)
                 selected = selected & (table.position >= resume_position)
             else:
                 return
@@ -741,13 +750,14 @@ class SegmentScanner:
                     raise
                 walk.report(position, size_bytes, error.reason)
 
-    def _step_over(self, walk: HeaderWalk, error: CorruptRecordError) -> int:
+    def _step_over(self, walk: HeaderWalk, table: HeaderTable, error: CorruptRecordError) -> int:
         """Find where to go on behind a bad batch: behind its length, if a batch stands there."""
+        walk.distrust(table, error.position)
         end = error.position + error.length
         if error.length > 0 and walk.follows_plausibly(end):
             walk.report(error.position, error.length, error.reason)
             return end
-        walk.step_over(error.position, error.reason)
+        walk.go_to_next_good(error.position, error.reason)
         return walk.position
 
 

@@ -436,3 +436,21 @@ def test_a_segment_pickles_small(tmp_path):
     data = pickle.dumps(log.segments[0])
     assert len(data) < 600
     assert pickle.loads(data) == log.segments[0]
+
+
+def test_bad_batches_and_rubbish_next_to_each_other_cost_only_themselves(tmp_path):
+    """The header of a bad batch, which tells of huge offsets, hides no later batch."""
+    lying = batch(2, crc=1, last_offset_delta=2**30)
+    log = _log(tmp_path, [batch(0, 2), lying, b"\xff" * 50, batch(3, 2)])
+    rows, skipped = skipping(log)
+    assert rows == [0, 1, 3, 4]
+    assert sum(it.length for it in skipped) == len(lying) + 50
+
+
+def test_cut_ranges_of_one_segment_report_bad_bytes_together_at_least_once(tmp_path):
+    log = _log(tmp_path, [batch(0, 2), batch(2, 2), b"\xff" * 50, batch(6, 2), batch(8, 2)])
+    reported = [
+        skipping(open_one(tmp_path), start=start, end=end)[1] for start, end in [(0, 7), (7, 10)]
+    ]
+    assert [len(it) for it in reported] == [1, 0]
+    assert skipping(log)[0] == [0, 1, 2, 3, 6, 7, 8, 9]
