@@ -38,7 +38,6 @@ HELD_BY_ANOTHER: Final = frozenset((errno.EACCES, errno.EAGAIN))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _HeldLock:
-    thread_id: int
     writer_descriptor: int
     broker_descriptor: int
 
@@ -159,9 +158,7 @@ def _lock_files(log_directory: str, deadline: float) -> _HeldLock:
     except BaseException:
         files.close(writer)
         raise
-    return _HeldLock(
-        thread_id=threading.get_ident(), writer_descriptor=writer, broker_descriptor=broker
-    )
+    return _HeldLock(writer_descriptor=writer, broker_descriptor=broker)
 
 
 def _lock_writer_file(path: str, deadline: float) -> int:
