@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import bisect
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -419,9 +420,8 @@ class PartitionLog:
         first = int(self.base_offsets[first_slot]) if len(self.base_offsets) else 0
         limit = self._first_untrusted_offset
         found: list[AbortedTransaction] = []
-        for offset in self.listing.transaction_index_offsets.tolist():
-            if offset < first:
-                continue
+        offsets = self.listing.transaction_index_offsets
+        for offset in offsets[np.searchsorted(offsets, first) :].tolist():
             if limit is not None and offset >= limit:
                 break
             for entry in self._segment_named(offset).transaction_index():
@@ -731,7 +731,7 @@ class _PartitionScan:
         on_data_loss: OnDataLoss | None,
         partition_log: PartitionLog | None,
     ) -> None:
-        self._segments = list(segments)
+        self._segments = segments
         self._options = options
         self._on_data_loss = on_data_loss
         self._topic_partition = segments[0].topic_partition
@@ -739,33 +739,31 @@ class _PartitionScan:
         self._storage = segments[0].storage
         self._partition_log = partition_log
         self._scanner = SegmentScanner(self._topic_partition, options, on_corrupt=on_corrupt)
+        self._known_aborted: AbortedTransactions | None = None
         self._attempts = 0
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        aborted = self._aborted()
-        pending = self._segments
+        is_committed = self._options.isolation_level == READ_COMMITTED
+        find_aborted = self._aborted if is_committed else None
+        pending = deque(self._segments)
         while pending:
-            segment, *pending = pending
+            segment = pending.popleft()
             try:
-                yield from self._scanner.scan(segment, aborted=aborted)
+                yield from self._scanner.scan(segment, find_aborted=find_aborted)
             except FileNotFoundError:
-                pending = self._resolve()
+                pending = deque(self._resolve())
             else:
                 self._scanner.next_offset = max(
                     self._scanner.next_offset, segment.end_offset_bound or 0
                 )
         yield from self._scanner.flush()
 
-    def _aborted(self) -> AbortedTransactions | None:
-        if self._options.isolation_level != READ_COMMITTED:
-            return None
-        wanted = self._options.record_filter
-        try:
-            return self._log().aborted_transactions(wanted.start_offset, wanted.end_offset)
-        except FileNotFoundError:
-            # The whole directory is gone, which opening the first segment will tell.
-            self._partition_log = None
-            return None
+    def _aborted(self) -> AbortedTransactions:
+        if self._known_aborted is None:
+            wanted = self._options.record_filter
+            log = self._log()
+            self._known_aborted = log.aborted_transactions(wanted.start_offset, wanted.end_offset)
+        return self._known_aborted
 
     def _log(self) -> PartitionLog:
         if self._partition_log is None:
@@ -775,7 +773,7 @@ class _PartitionScan:
             self._partition_log.skip_corrupt = self._options.skip_corrupt
         return self._partition_log
 
-    def _resolve(self) -> list[Segment]:
+    def _resolve(self) -> Sequence[Segment]:
         """Look the offsets that are left up in a fresh listing; tell of those that are gone."""
         self._attempts += 1
         self._partition_log = None
@@ -792,7 +790,7 @@ class _PartitionScan:
         if start_offset < log.log_start_offset:
             self._lost(start_offset, min(end_offset, log.log_start_offset))
         self._scanner.next_offset = max(start_offset, log.log_start_offset)
-        return list(log.segments_between(self._scanner.next_offset, end_offset))
+        return log.segments_between(self._scanner.next_offset, end_offset)
 
     def _lost(self, start_offset: int, end_offset: int) -> None:
         text = (

@@ -90,6 +90,7 @@ class CorruptRange:
 
 
 OnCorrupt = Callable[[CorruptRange], None]
+FindAborted = Callable[[], AbortedTransactions]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -631,9 +632,16 @@ class SegmentScanner:
         *,
         start_position: int | None = None,
         end_position: int | None = None,
-        aborted: AbortedTransactions | None = None,
+        find_aborted: FindAborted | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Decode the rows of a segment; some may be held back until `flush`.
+
+        Parameters
+        ----------
+        start_position, end_position : int, optional
+            Starts of batches; found by the filter where not given.
+        find_aborted : callable, optional
+            Asked for the aborted transactions when the first transactional batch is met.
 
         Raises
         ------
@@ -661,7 +669,7 @@ class SegmentScanner:
                 in_range = (table.last_offset >= start_offset) & (table.base_offset < end_offset)
                 if end_position is not None:
                     in_range &= table.position < end_position
-                selected = in_range & self._is_wanted(table, aborted)
+                selected = in_range & self._is_wanted(table, find_aborted)
                 if self.options.check_crcs and not selected.all():
                     self._check_unread(walk, table, in_range & ~selected)
                 if selected.any():
@@ -698,7 +706,7 @@ class SegmentScanner:
         return int(table.last_offset[-1]) + 1 >= end_offset
 
     def _is_wanted(
-        self, table: HeaderTable, aborted: AbortedTransactions | None
+        self, table: HeaderTable, find_aborted: FindAborted | None
     ) -> npt.NDArray[np.bool_]:
         """Tell which batches may hold rows, by their headers."""
         wanted = self.options.record_filter
@@ -709,10 +717,10 @@ class SegmentScanner:
             # Only with LogAppendTime is a batch's largest timestamp that of all its records.
             is_append_time = table.timestamp_type == TimestampType.LOG_APPEND_TIME
             selected &= ~(is_append_time & (table.max_timestamp > wanted.max_timestamp_ms))
-        if aborted:
-            selected &= ~(
-                table.is_transactional & aborted.contain(table.producer_id, table.base_offset)
-            )
+        is_transactional = table.is_transactional
+        if find_aborted is not None and is_transactional.any():
+            is_aborted = find_aborted().contain(table.producer_id, table.base_offset)
+            selected &= ~(is_transactional & is_aborted)
         return selected
 
     def _decode(

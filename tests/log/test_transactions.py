@@ -250,3 +250,22 @@ def test_a_marker_that_cannot_be_read_is_our_error_or_none(tmp_path):
     with pytest.raises(InvalidRecordError, match="control record key is 1 bytes"):
         log.last_stable_offset()
     assert open_one(tmp_path, skip_corrupt=True).last_stable_offset() == 0
+
+
+def test_a_log_without_transactions_is_not_listed_to_find_aborts(tmp_path, monkeypatch):
+    log = _log(tmp_path, [batch(0)], [_data(1, 1), _commit(2, 1)])
+    listed = []
+    real = PartitionLog.aborted_transactions
+
+    def note(self, start, end):
+        listed.append((start, end))
+        return real(self, start, end)
+
+    monkeypatch.setattr(PartitionLog, "aborted_transactions", note)
+    first, second = log.segments
+    wanted = scan_options(end=1, committed=True)
+    assert column(scan_segments([first], wanted), "offset") == [0]
+    assert listed == []
+    wanted = scan_options(start=1, end=3, committed=True)
+    assert column(scan_segments([second], wanted), "offset") == [1]
+    assert listed == [(1, 3)]
