@@ -131,7 +131,8 @@ class SegmentSpec:
     batches : sequence of bytes
         What the `.log` holds; bytes that are no batch are written, but not indexed.
     base_offset : int, optional
-        Names the files; base offset of the first batch where not given.
+        Names the files; base offset of the first batch where not given, or where the segment
+        before ends if that is a wrapper.
     tail : bytes
         Behind the batches: zeros of a preallocated file, half a batch, rubbish.
     cut_bytes : int
@@ -465,12 +466,18 @@ def _with_base_offsets(
         spec = segment if isinstance(segment, SegmentSpec) else SegmentSpec(segment)
         if spec.base_offset is None:
             first = next(_placed(spec.batches, 0), None)
-            base = next_offset if first is None else first.summary.base_offset
+            # A wrapper's header tells its last offset, and a roll names the log end offset.
+            is_known = first is not None and not _is_wrapper(first.summary)
+            base = first.summary.base_offset if first is not None and is_known else next_offset
             spec = replace(spec, base_offset=base)
         for place in _placed(spec.batches, 0):
             next_offset = place.summary.last_offset + 1
         specs.append(spec)
     return specs
+
+
+def _is_wrapper(summary: BatchSummary) -> bool:
+    return summary.magic < 2 and summary.attributes & 0x07 != 0
 
 
 def _base_offset(spec: SegmentSpec) -> int:
