@@ -17,6 +17,7 @@ import logging
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 import crc32c
@@ -347,6 +348,7 @@ class Segment:
         try:
             return self.storage.open_input(self._path(kind))
         except FileNotFoundError:
+            _warn_missing(self.directory, kind)
             return None
 
     def _path(self, kind: str, suffix: str | None = None) -> str:
@@ -767,6 +769,12 @@ class SegmentScanner:
             return end
         walk.go_to_next_good(error.position, error.reason)
         return walk.position
+
+
+@lru_cache(maxsize=1024)
+def _warn_missing(directory: str, kind: str) -> None:
+    """Warn once a partition directory."""
+    _log.warning("%s lacks %s files: lookups there take longer", directory, kind)
 
 
 def _warn_torn(path: str, position: int, measured: str) -> None:

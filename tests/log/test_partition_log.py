@@ -394,6 +394,17 @@ def test_a_fetch_across_a_gap_of_compaction_gives_the_next_batch(tmp_path):
     assert log.read(25, 1000).record_batches == batch(40)
 
 
+def test_missing_indexes_warn_once(tmp_path, caplog):
+    missing = SegmentSpec([batch(0, 2)], index=False)
+    also = SegmentSpec([batch(2, 2)], index=False)
+    log = _log(tmp_path, missing, also)
+    with caplog.at_level(logging.WARNING):
+        assert offsets(log, start=1) == [1, 2, 3]
+        assert offsets(log, start=3) == [3]
+    expected = f"{log.directory} lacks .index files: lookups there take longer"
+    assert [record.getMessage() for record in caplog.records] == [expected]
+
+
 def test_a_torn_tail_warns_with_file_and_position(tmp_path, caplog):
     log = _log(tmp_path, SegmentSpec([batch(0, 2)], tail=batch(2)[:40]))
     with caplog.at_level(logging.WARNING):
