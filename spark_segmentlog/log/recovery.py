@@ -29,7 +29,6 @@ from spark_segmentlog.log.file_names import (
 )
 from spark_segmentlog.log.index_completion import complete_indexes
 from spark_segmentlog.log.lock import DEFAULT_LOCK_TIMEOUT_MS
-from spark_segmentlog.log.log_manager import LogManager
 from spark_segmentlog.log.partition_log import PartitionLog
 from spark_segmentlog.log.partition_tail import TAIL_FILE_NAME, now_ms
 from spark_segmentlog.log.segment import HeaderWalk, ReadBuffer, Segment
@@ -38,6 +37,7 @@ from spark_segmentlog.log.verification import (
     FindingKind,
     SegmentSurvey,
     check_indexes,
+    partition_logs,
     survey_segment,
 )
 from spark_segmentlog.record.decoder import check_crcs
@@ -117,7 +117,7 @@ def recover(
                 locked_with_open_commits(directories, timeout_ms=lock_timeout_ms)
             )
         actions = _end_commits(involved, dry_run=dry_run)
-        for log in _partition_logs(directories, wanted):
+        for log in partition_logs(directories, wanted):
             actions.extend(mender.mend(log))
     return actions
 
@@ -139,7 +139,7 @@ def reindex(
         finish_open_commits(involved)
         return [
             _rebuild(survey_segment(segment), index_interval_bytes)
-            for log in _partition_logs(directories, wanted)
+            for log in partition_logs(directories, wanted)
             for segment in log.segments
         ]
 
@@ -162,15 +162,6 @@ def _end_commits(log_directories: Sequence[str], *, dry_run: bool) -> list[Recov
         )
         for path in open_directories
     ]
-
-
-def _partition_logs(
-    directories: Sequence[str], wanted: set[TopicPartition] | None
-) -> Iterator[PartitionLog]:
-    manager = LogManager.open(directories)
-    for topic_partition, log in manager.topic_partitions.items():
-        if wanted is None or topic_partition in wanted:
-            yield log
 
 
 @dataclass(frozen=True, slots=True)

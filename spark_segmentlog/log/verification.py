@@ -15,7 +15,7 @@ An index that is sorted and lies is found here, not by reads.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
@@ -24,7 +24,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from spark_segmentlog.errors import CorruptRecordError
+from spark_segmentlog.errors import CorruptRecordError, EmptyLogDirectoryError
 from spark_segmentlog.log.commit_journal import read_journal
 from spark_segmentlog.log.file_names import (
     OFFSET_INDEX_SUFFIX,
@@ -124,13 +124,31 @@ def verify(
     ------
     Finding
     """
-    manager = LogManager.open(paths)
-    for directory in manager.log_directories:
+    directories = [paths] if isinstance(paths, str) else list(paths)
+    for directory in directories:
         yield from _verify_log_directory(directory)
     wanted = None if topic_partitions is None else set(topic_partitions)
-    for topic_partition, log in manager.topic_partitions.items():
-        if wanted is None or topic_partition in wanted:
-            yield from verify_partition(log, deep=deep)
+    for log in partition_logs(directories, wanted):
+        yield from verify_partition(log, deep=deep)
+
+
+def partition_logs(
+    paths: Sequence[str], wanted: Container[TopicPartition] | None
+) -> Iterator[PartitionLog]:
+    """Open the partitions below some paths; a log directory may have none yet."""
+    used = [path for path in paths if not _is_empty(path)]
+    if used:
+        for topic_partition, log in LogManager.open(used).topic_partitions.items():
+            if wanted is None or topic_partition in wanted:
+                yield log
+
+
+def _is_empty(path: str) -> bool:
+    try:
+        LogManager.open(path)
+    except EmptyLogDirectoryError:
+        return True
+    return False
 
 
 def verify_partition(log: PartitionLog, *, deep: bool = False) -> Iterator[Finding]:
