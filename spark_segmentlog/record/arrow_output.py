@@ -11,28 +11,14 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from spark_segmentlog.record import kernels
 from spark_segmentlog.record._types import ArrowArray, Bytes, Int32s, Int64s
-
-HEADERS_TYPE: Final = pa.list_(
-    pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
-)
-COLUMN_TYPES: Final = {
-    "key": pa.binary(),
-    "value": pa.binary(),
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "offset": pa.int64(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "timestampType": pa.int32(),
-    "headers": HEADERS_TYPE,
-}
-"""Every column of a row, with the type that Spark's own mapping gives it."""
+from spark_segmentlog.record.row_types import COLUMN_TYPES, HEADERS_TYPE
 
 _FIRST_BYTES = 64 * 1024
 _FIRST_HEADERS = 1024

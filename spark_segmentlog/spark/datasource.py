@@ -5,18 +5,33 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from spark_segmentlog.errors import OptionValueError, SegmentLogError
 from spark_segmentlog.spark.options import ReadOptions, parse_read_options, warn_ignored
-from spark_segmentlog.spark.schema import default_schema, shape_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from spark_segmentlog.spark.read_plan import ReadRequest
+
 FORMAT = "segmentlog"
+
+_NO_TABLES = (
+    "segmentlog is no format of catalog tables, since Spark keeps their options from every Python "
+    "source: use CREATE TEMPORARY VIEW v USING segmentlog OPTIONS (path '/data/kafka-logs')"
+)
+
+# Whatever needs Arrow or a compiler is imported where it is used: Spark imports this module to look
+# for sources, and one that fails then, or is slow, is everybody's trouble.
 
 
 class SegmentLogDataSource(DataSource):
@@ -29,6 +44,10 @@ class SegmentLogDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Give the schema of the rows that the options ask for; reads nothing."""
+        from spark_segmentlog.spark.schema import default_schema
+
+        if {"owner", "provider"} <= {key.lower() for key in self.options}:
+            raise OptionValueError(_NO_TABLES)
         schema = default_schema(self._schema_options())
         return from_arrow_schema(schema, prefer_timestamp_ntz=False)
 
@@ -36,22 +55,29 @@ class SegmentLogDataSource(DataSource):
         """Make the reader of a batch query."""
         from spark_segmentlog.spark.batch_reader import PushdownReader, SegmentLogReader
         from spark_segmentlog.spark.pushdown import narrows
-        from spark_segmentlog.spark.read_plan import ReadRequest
 
         options = self._read_options()
-        shape = shape_rows(to_arrow_schema(schema, timezone="UTC"), options)
+        request = _request(options, schema)
         warn_ignored(options)
-        request = ReadRequest(options=options, shape=shape)
         return PushdownReader(request) if narrows(options) else SegmentLogReader(request)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Make the reader of a stream."""
-        from spark_segmentlog.spark.read_plan import ReadRequest
         from spark_segmentlog.spark.stream_reader import SegmentLogStreamReader
 
-        options = self._read_options(streaming=True)
-        shape = shape_rows(to_arrow_schema(schema, timezone="UTC"), options)
-        return SegmentLogStreamReader(ReadRequest(options=options, shape=shape))
+        return SegmentLogStreamReader(_request(self._read_options(streaming=True), schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Make the writer of a batch."""
+        from spark_segmentlog.spark.writer import SegmentLogWriter
+
+        return SegmentLogWriter(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """Make the writer of micro-batches; complete mode, which sets `overwrite`, appends too."""
+        from spark_segmentlog.spark.writer import SegmentLogStreamWriter
+
+        return SegmentLogStreamWriter(self.options, schema)
 
     def _schema_options(self) -> ReadOptions:
         """Parse the options for whichever of a batch and a stream they are of.
@@ -66,13 +92,17 @@ class SegmentLogDataSource(DataSource):
             raise
 
     def _read_options(self, *, streaming: bool = False) -> ReadOptions:
-        if not any(key.lower() in ("path", "paths") for key in self.options):
-            raise OptionValueError(
-                "no path is given: load('/data/kafka-logs'), or in SQL CREATE TEMPORARY VIEW v "
-                "USING segmentlog OPTIONS (path '/data/kafka-logs'), since Spark gives the options "
-                "of a catalog table (CREATE TABLE) to no Python source"
-            )
+        if not self.options:
+            raise OptionValueError(f"no path is given; {_NO_TABLES}")
         return parse_read_options(self.options, streaming=streaming)
+
+
+def _request(options: ReadOptions, schema: StructType) -> ReadRequest:
+    from spark_segmentlog.spark.read_plan import ReadRequest
+    from spark_segmentlog.spark.schema import shape_rows
+
+    shape = shape_rows(to_arrow_schema(schema, timezone="UTC"), options)
+    return ReadRequest(options=options, shape=shape)
 
 
 def register(spark: SparkSession) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from spark_segmentlog.errors import SchemaError
-from spark_segmentlog.record.arrow_output import COLUMN_TYPES
+from spark_segmentlog.record.row_types import COLUMN_TYPES
 from spark_segmentlog.spark.options import ReadOptions, View
 
 CORRUPT_RECORD: Final = "_corrupt_record"

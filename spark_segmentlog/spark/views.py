@@ -23,7 +23,7 @@ from spark_segmentlog.spark.options import Mode, View
 from spark_segmentlog.spark.read_plan import ReadRequest, Slice, Split, joined
 from spark_segmentlog.spark.schema import BATCHES_SCHEMA, SEGMENTS_SCHEMA, TRANSACTIONS_SCHEMA
 
-_CODEC_NAMES: Final = pa.array(["none", "gzip", "snappy", "lz4", "zstd", "5", "6", "7"])
+_CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd", "5", "6", "7")
 
 _log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ def _batch_rows(segment: Segment, table: HeaderTable) -> pa.RecordBatch:
         "baseOffset": table.base_offset,
         "lastOffset": table.last_offset,
         "recordCount": pa.array(table.records_count, mask=table.records_count < 0),
-        "codec": _CODEC_NAMES.take(pa.array(table.codec)),
+        "codec": pa.array(_CODEC_NAMES).take(pa.array(table.codec)),
         "timestampType": table.timestamp_type,
         # With the delete-horizon flag the field is that horizon, and no record's time.
         "baseTimestampMs": pa.array(table.base_timestamp, mask=has_horizon),
