@@ -206,7 +206,9 @@ class LogWatch:
         states = resolver.resolve(self._paths)
         places = resolver.places
         logs = [self._open(place, states[place.log_directory]) for place in places]
-        _in_parallel(lambda log: log.log_end_offset, logs)
+        _in_parallel(lambda log: log.log_end_offset, [it for it in logs if it.is_unknown])
+        for log in logs:
+            _ = log.log_end_offset
         if not _are_unchanged(states, resolver.storages):
             return None
         self._memo.forget_unused()
@@ -253,12 +255,19 @@ class WatchedPartitionLog(PartitionLog):
     topic_id: str | None
     tail: _Tail
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether no look has walked it yet."""
+        return self.tail.signature is None
+
     def estimate_bytes(self, start_offset: int, end_offset: int) -> Int64s:
         """Estimate the `.log` bytes of offsets in [start, end), for each of their segments.
 
         A segment's bytes count in proportion to its offsets.
         """
         segments = self.segments_between(start_offset, end_offset)
+        if not segments:
+            return np.empty(0, np.int64)
         first = segments.base_offsets
         behind = np.minimum(segments.end_offset_bounds, max(self.log_end_offset, end_offset))
         wanted = np.minimum(behind, end_offset) - np.maximum(first, start_offset)
@@ -369,10 +378,13 @@ class WatchedPartitionLog(PartitionLog):
         if len(known) > 2 * len(self.base_offsets):
             known.clear()
         base_offsets = segments.base_offsets.tolist()
-        is_last = segments.slots == len(self.base_offsets) - 1
-        is_missing = is_last | np.array([it not in known for it in base_offsets], np.bool_)
-        missing = SegmentList(self, segments.slots[is_missing])
-        known |= zip(missing.base_offsets.tolist(), missing.sizes_bytes().tolist(), strict=True)
+        last = int(self.base_offsets[-1])
+        for index, base_offset in enumerate(base_offsets):
+            if base_offset == last or base_offset not in known:
+                try:
+                    known[base_offset] = segments[index].size_bytes()
+                except FileNotFoundError:
+                    known.pop(base_offset, None)
         return np.array([known.get(it, 0) for it in base_offsets], np.int64)
 
 

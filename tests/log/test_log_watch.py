@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -18,6 +20,13 @@ from spark_segmentlog.errors import (
     LogPathNotFoundError,
 )
 from spark_segmentlog.log import log_watch
+from spark_segmentlog.log.commit_journal import (
+    VERSIONS_FILE_NAME,
+    Journal,
+    PartitionPlan,
+    Versions,
+    journal_path,
+)
 from spark_segmentlog.log.file_names import TopicPartition
 from spark_segmentlog.log.log_manager import LogManager
 from spark_segmentlog.log.log_watch import LogWatch, WatchedPartitionLog
@@ -283,6 +292,125 @@ def test_the_log_start_offset_is_read_from_its_checkpoint(tmp_path: Path) -> Non
     assert watch.look()[T0].log_start_offset == 0
     log.log_start_offsets({("t", 0): 4})
     assert watch.look()[T0].log_start_offset == 4
+
+
+# Commits
+
+
+def open_commit(log_directory: Path, *partitions: PartitionPlan, visible: bool = False) -> Path:
+    """Leave a journal as a commit has it while its steps are taken."""
+    journal = Journal(
+        write_id="write",
+        application=None,
+        version=None,
+        index_interval_bytes=4096,
+        clean_shutdown_marks={str(log_directory): None},
+        staged_paths=(),
+        partitions=partitions,
+        visible=visible,
+    )
+    path = Path(journal_path(str(log_directory)))
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(journal.to_bytes())
+    return path
+
+
+def plan(log_directory: Path, partition: int, before: tuple[int, int] | None) -> PartitionPlan:
+    return PartitionPlan(
+        topic_partition=TopicPartition("t", partition),
+        log_directory=str(log_directory),
+        start_before=None if before is None else before[0],
+        end_before=None if before is None else before[1],
+        start_after=0,
+        end_after=9,
+        leader_epoch=0,
+        epoch_start_offset=None,
+        partition_metadata=None,
+        segments=(),
+        steps=(),
+    )
+
+
+def test_an_open_commit_is_seen_on_no_partition_until_it_is_visible_on_all(
+    tmp_path: Path,
+) -> None:
+    log, directory = build(tmp_path, [batch(0, 3)])
+    settle(tmp_path)
+    watch = LogWatch([str(tmp_path)])
+    assert ends(watch) == {"t-0": 3}
+    plans = plan(tmp_path, 0, (0, 3)), plan(tmp_path, 1, None)
+    journal = open_commit(tmp_path, *plans)
+    append(directory, batch(3, 2))
+    log.partition("t", 1, [[batch(0, 4)]])
+    assert ends(watch) == {"t-0": 3}
+    open_commit(tmp_path, *plans, visible=True)
+    assert ends(watch) == {"t-0": 5, "t-1": 4}
+    shutil.rmtree(journal.parent)
+    assert ends(watch) == {"t-0": 5, "t-1": 4}
+
+
+def test_a_commit_between_the_listings_of_two_directories_is_seen_on_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directories = [tmp_path / "d0", tmp_path / "d1"]
+    partitions = [
+        LogBuilder(path).partition("t", number, [[batch(0, 3)]])
+        for number, path in enumerate(directories)
+    ]
+    watch = LogWatch(map(str, directories))
+    assert ends(watch) == {"t-0": 3, "t-1": 3}
+    opened = LogWatch._open
+    commits: list[int] = []
+
+    def commit_then_open(self: LogWatch, place: Any, state: Any) -> WatchedPartitionLog:
+        log = opened(self, place, state)
+        if place.topic_partition == T0 and not commits:
+            _ = log.log_end_offset
+            commits.append(1)
+            for partition, path in zip(partitions, directories, strict=True):
+                append(partition, batch(3, 2))
+                versions = Path(path / VERSIONS_FILE_NAME)
+                versions.write_bytes(Versions(counter=1).to_bytes())
+        return log
+
+    monkeypatch.setattr(LogWatch, "_open", commit_then_open)
+    assert ends(watch) == {"t-0": 5, "t-1": 5}
+
+
+# What a look costs
+
+
+def test_a_look_at_ten_thousand_segments_that_did_not_change_costs_no_more_than_at_ten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def calls_of_a_look(segments_count: int) -> Counter[str]:
+        path = tmp_path / str(segments_count)
+        directory = LogBuilder(path).partition("t", 0, [[batch(0)]])
+        for base_offset in range(1, segments_count):
+            append(directory, batch(base_offset), base_offset=base_offset)
+        settle(path)
+        watch = LogWatch([str(path)])
+        assert ends(watch) == {"t-0": segments_count}
+        calls: Counter[str] = Counter()
+        with monkeypatch.context() as patched:
+            for name in ("stat", "lstat", "open", "scandir", "listdir", "preadv", "pread"):
+                count_calls(patched, name, calls)
+            assert ends(watch) == {"t-0": segments_count}
+        return calls
+
+    few = calls_of_a_look(10)
+    assert few == calls_of_a_look(10_000)
+    assert few["scandir"] == few["listdir"] == few["preadv"] == 0
+
+
+def count_calls(patched: pytest.MonkeyPatch, name: str, calls: Counter[str]) -> None:
+    real = getattr(os, name)
+
+    def counted(*args: Any, **keywords: Any) -> Any:
+        calls[name] += 1
+        return real(*args, **keywords)
+
+    patched.setattr(os, name, counted)
 
 
 # Bytes
