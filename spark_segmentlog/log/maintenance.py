@@ -180,7 +180,7 @@ def announce_change(log_directory: str) -> None:
     versions = read_versions(log_directory)
     path = os.path.join(log_directory, VERSIONS_FILE_NAME)
     raised = replace(versions, counter=versions.counter + 1)
-    files.write_atomically(path, raised.to_bytes(), durable=False)
+    files.write_atomically(path, raised.to_bytes())
 
 
 def wait_and_sweep(places: Sequence[PartitionPlace], delay_ms: int) -> None:

@@ -114,7 +114,7 @@ def sweep_deleted(directory: str, *, now_ms: int, delay_ms: int) -> Sweep:
         if not _is_deleted_name(name):
             continue
         path = os.path.join(directory, name)
-        if now_ms - os.stat(path).st_ctime_ns // 1_000_000 < delay_ms:
+        if 0 < delay_ms > now_ms - os.stat(path).st_ctime_ns // 1_000_000:
             waiting += 1
             continue
         files.unlink(path, missing_ok=True)

@@ -8,6 +8,7 @@ they were at its last sync, as they are now, or half way.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -148,18 +149,39 @@ class Disk:
         if folder.names.pop(name, None) is not None:
             folder.changed()
 
-    def states(self, target: Path) -> Iterator[Path]:
-        """Write the states that a power loss may leave now, each to a folder of its own."""
+    def states(self, target: Path, seen: set[bytes]) -> Iterator[Path]:
+        """Write the states that a power loss may leave now, each to a folder of its own.
+
+        Parameters
+        ----------
+        target : path
+            Gets a folder for each state.
+        seen : set
+            Digests of states that were given before, which are left out.
+        """
         longest = max(len(folder.history) for folder in self._folders.values())
-        number = 0
         for version in range(longest):
             for bytes_of in ("synced", "torn", "content"):
-                root = target / str(number)
-                number += 1
-                for path, folder in self._folders.items():
-                    place = root / os.path.relpath(path, self.root)
-                    place.mkdir(parents=True, exist_ok=True)
-                    names = folder.history[min(version, len(folder.history) - 1)]
-                    for name, file in names.items():
-                        (place / name).write_bytes(getattr(file, bytes_of))
-                yield root
+                state = self._state(version, bytes_of)
+                digest = hashlib.sha256(repr(sorted(state.items())).encode()).digest()
+                if digest in seen:
+                    continue
+                seen.add(digest)
+                yield _write(state, target / digest.hex()[:16])
+
+    def _state(self, version: int, bytes_of: str) -> dict[str, bytes]:
+        state = {}
+        for path, folder in self._folders.items():
+            names = folder.history[min(version, len(folder.history) - 1)]
+            for name, file in names.items():
+                place = os.path.join(os.path.relpath(path, self.root), name)
+                state[place] = getattr(file, bytes_of)
+        return state
+
+
+def _write(state: dict[str, bytes], root: Path) -> Path:
+    for place, data in state.items():
+        path = root / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return root
