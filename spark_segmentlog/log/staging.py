@@ -178,6 +178,13 @@ class StagingWriter:
         if self._held_bytes >= self._buffer_bytes:
             self._flush()
 
+    def flush(self) -> None:
+        """Write what is held, and sync the files; they go on."""
+        self._flush()
+        for file in self._written:
+            if file.is_open:
+                file.seal()
+
     def finish(self) -> StagedWrite:
         """Write what is held, sync files and folders, and give the report."""
         self._flush()

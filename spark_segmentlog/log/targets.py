@@ -18,6 +18,7 @@ import uuid
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Final
 
 from spark_segmentlog.errors import (
@@ -170,15 +171,12 @@ class TargetLayout:
 
     def _new_slot(self, topic_partition: TopicPartition) -> int:
         """Deal a new topic's partitions out to the directories, those that hold fewest first."""
-        counts = list(self.partition_counts)
-        slots = range(len(counts))
         # Topics that are new together start at different ones of equally empty directories.
-        turn = zlib.crc32(topic_partition.topic.encode()) % len(counts)
-        chosen = 0
-        for _ in range(topic_partition.partition + 1):
-            chosen = min(slots, key=lambda slot: (counts[slot], (slot - turn) % len(counts)))
-            counts[chosen] += 1
-        return chosen
+        turn = zlib.crc32(topic_partition.topic.encode()) % len(self.partition_counts)
+        number = topic_partition.partition
+        return _deal_out(self.partition_counts, turn, max(number + 1, self.new_partition_count))[
+            number
+        ]
 
 
 def read_target_layout(
@@ -225,6 +223,18 @@ def make_log_directories(paths: Iterable[str]) -> None:
             except PermissionError as error:
                 raise LogPermissionError(f"no permission to create {folder}") from error
             files.fsync_directory(os.path.dirname(folder))
+
+
+@lru_cache(maxsize=256)
+def _deal_out(partition_counts: tuple[int, ...], turn: int, new_count: int) -> tuple[int, ...]:
+    """Choose a directory for each of some new partitions."""
+    counts = list(partition_counts)
+    chosen = []
+    for _ in range(new_count):
+        slot = min(range(len(counts)), key=lambda it: (counts[it], (it - turn) % len(counts)))
+        counts[slot] += 1
+        chosen.append(slot)
+    return tuple(chosen)
 
 
 def _list_partitions(directory: str) -> list[TopicPartition]:

@@ -1,0 +1,266 @@
+"""The sink: tasks stage rows, the driver commits all of them or none.
+
+A batch write is one pickled writer for all its tasks and its commit, so the write id is made with
+it. Of a stream, Spark makes a new writer for each commit, and only tasks see to which query and
+micro-batch they belong (local properties), so both travel in the messages. A batch write inside
+``foreachBatch`` sees those properties as well; it must not use them, or the second ``save()`` of a
+micro-batch would be taken for a replay of the first.
+
+An abort can come while tasks still write, and without their messages. It removes what it knows of;
+the rest is no part of any log, and goes with the sweep of a later commit.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, TypeVar
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from spark_segmentlog.errors import InvalidRowError, NotALogDirectoryError, StagingError
+from spark_segmentlog.log.commit import (
+    CommitRequest,
+    commit_staged_batches,
+    discard_write,
+    writing,
+)
+from spark_segmentlog.log.files import LOCAL, resolve_storage
+from spark_segmentlog.log.staging import StagedWrite, new_write_id
+from spark_segmentlog.log.targets import make_log_directories, read_target_layout
+from spark_segmentlog.spark.clean_up import clean_up
+from spark_segmentlog.spark.options import WriteOptions, parse_write_options, warn_ignored
+from spark_segmentlog.spark.row_stager import RowStager, WritePlan, segment_config
+from spark_segmentlog.spark.write_columns import find_write_columns
+
+QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
+BATCH_ID_PROPERTY: Final = "streaming.sql.batchId"
+
+_Message = TypeVar("_Message", bound=WriterCommitMessage)
+
+_log = logging.getLogger(__name__)
+
+# A query makes a writer for each micro-batch.
+_warn_ignored_once = lru_cache(warn_ignored)
+
+
+@dataclass(frozen=True, slots=True)
+class StagedMessage(WriterCommitMessage):
+    """What a task of a batch write staged."""
+
+    staged: StagedWrite
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamMessage(WriterCommitMessage):
+    """What a task of a micro-batch staged, and of which query it is."""
+
+    staged: StagedWrite
+    write_id: str
+    query_id: str
+    batch_id: int
+
+
+class SegmentLogWriter(DataSourceArrowWriter):
+    """Writes one DataFrame, in one commit.
+
+    Parameters
+    ----------
+    options : mapping of str to str
+        As given to Spark.
+    schema : StructType
+        Of the DataFrame.
+    overwrite : bool
+        Whether the topics that are written lose their rows of before.
+    """
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
+        parsed = parse_write_options(options)
+        warn_ignored(parsed)
+        self._plan = plan_write(parsed, schema)
+        self._write_id = new_write_id(parsed.txn_app_id, parsed.txn_version)
+        self._overwrite = overwrite
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Stage the rows of one task."""
+        return StagedMessage(_stage(self._plan, self._write_id, iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Make the rows of all tasks part of the log, on the driver."""
+        options = self._plan.options
+        _commit(
+            CommitRequest(
+                layout=self._plan.layout,
+                staged=tuple(message.staged for message in _own(messages, StagedMessage)),
+                write_ids=(self._write_id,),
+                application=options.txn_app_id,
+                version=options.txn_version,
+                topics=_named_topics(options),
+                overwrite=self._overwrite,
+                config=segment_config(options),
+                lock_timeout_ms=options.lock_timeout_ms,
+            ),
+            options,
+        )
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Remove what tasks have staged, on the driver."""
+        discard_write(self._plan.layout.log_directories, (self._write_id,))
+
+
+class SegmentLogStreamWriter(DataSourceStreamArrowWriter):
+    """Writes micro-batches, each in one commit, each once.
+
+    Complete mode appends too: what Spark calls `overwrite` there is no part of it.
+
+    Parameters
+    ----------
+    options : mapping of str to str
+        As given to Spark.
+    schema : StructType
+        Of the rows.
+    """
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        parsed = parse_write_options(options, streaming=True)
+        _warn_ignored_once(parsed)
+        self._plan = plan_write(parsed, schema)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Stage the rows of one task."""
+        query_id, batch_id = _micro_batch_of_task()
+        application = self._plan.options.txn_app_id or query_id
+        write_id = new_write_id(application, batch_id)
+        staged = _stage(self._plan, write_id, iterator)
+        return StreamMessage(staged=staged, write_id=write_id, query_id=query_id, batch_id=batch_id)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Make the rows of all tasks part of the log, on the driver; a replay adds nothing."""
+        options = self._plan.options
+        own = _own(messages, StreamMessage)
+        if {it.batch_id for it in own} != {batchId}:
+            raise StagingError(
+                f"micro-batch {batchId} has reports of {sorted({it.batch_id for it in own})}"
+            )
+        _commit(
+            CommitRequest(
+                layout=self._plan.layout,
+                staged=tuple(message.staged for message in own),
+                write_ids=tuple(message.write_id for message in own),
+                application=options.txn_app_id or own[0].query_id,
+                version=batchId,
+                topics=_named_topics(options),
+                config=segment_config(options),
+                lock_timeout_ms=options.lock_timeout_ms,
+            ),
+            options,
+        )
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Remove what tasks have staged, as far as they could say, on the driver."""
+        write_ids = [it.write_id for it in messages if isinstance(it, StreamMessage)]
+        discard_write(self._plan.layout.log_directories, write_ids)
+
+
+def plan_write(options: WriteOptions, schema: StructType) -> WritePlan:
+    """Check all that can be checked before a row is there; on the driver.
+
+    Log directories that are not there are made. That no broker holds them is seen before tasks
+    start, and a commit that is open in them is ended, since it may be about to make partitions.
+
+    Raises
+    ------
+    SegmentLogError
+        One of its subclasses: nothing will be written.
+    """
+    columns = find_write_columns(schema, topic=options.topic)
+    paths = [_local_path(path) for path in options.paths]
+    make_log_directories(paths)
+    with writing(paths, timeout_ms=options.lock_timeout_ms):
+        layout = read_target_layout(paths, new_partition_count=options.num_partitions)
+    for topic in _named_topics(options):
+        layout.check_topic(topic)
+    return WritePlan(options=options, columns=columns, layout=layout)
+
+
+def _local_path(path: str) -> str:
+    storage, local_path = resolve_storage(path)
+    if storage is not LOCAL:
+        raise NotALogDirectoryError(
+            f"{path} is no local path: what is written lies in a POSIX file system that driver and "
+            "executors share"
+        )
+    return local_path
+
+
+def _named_topics(options: WriteOptions) -> tuple[str, ...]:
+    return () if options.topic is None else (options.topic,)
+
+
+# Tasks
+
+
+def _stage(plan: WritePlan, write_id: str, arrow_batches: Iterable[pa.RecordBatch]) -> StagedWrite:
+    context = TaskContext.get()
+    assert context is not None
+    stager = RowStager(
+        plan,
+        write_id=write_id,
+        task_id=context.partitionId(),
+        # Attempts of a stage that runs again count from 0 once more; these ids never repeat.
+        attempt_id=context.taskAttemptId(),
+    )
+    try:
+        for arrow_batch in arrow_batches:
+            stager.write(arrow_batch)
+        return stager.finish()
+    except InvalidRowError as error:
+        stager.abort()
+        raise type(error)(f"{error} (task {context.partitionId()})") from error
+    except BaseException:
+        stager.abort()
+        raise
+
+
+def _micro_batch_of_task() -> tuple[str, int]:
+    context = TaskContext.get()
+    assert context is not None
+    query_id = context.getLocalProperty(QUERY_ID_PROPERTY)
+    batch_id = context.getLocalProperty(BATCH_ID_PROPERTY)
+    if query_id is None or batch_id is None:
+        raise StagingError(
+            f"this task does not say of which query ({QUERY_ID_PROPERTY}: {query_id}) and "
+            f"micro-batch ({BATCH_ID_PROPERTY}: {batch_id}) it is; so it could land twice"
+        )
+    return query_id, int(batch_id)
+
+
+# The driver
+
+
+def _own(messages: Sequence[WriterCommitMessage | None], kind: type[_Message]) -> list[_Message]:
+    """Give the messages of all tasks; to leave one out would be to lose its rows."""
+    own = [message for message in messages if isinstance(message, kind)]
+    if len(own) != len(messages):
+        raise StagingError(f"{len(messages) - len(own)} of {len(messages)} tasks did not report")
+    return own
+
+
+def _commit(request: CommitRequest, options: WriteOptions) -> None:
+    result = commit_staged_batches(request)
+    if result.is_skipped:
+        _log.info("version %s of %s is there already", request.version, request.application)
+        return
+    for it in result.offset_ranges:
+        _log.info("committed %s [%d, %d)", it.topic_partition, it.start_offset, it.end_offset)
+    written = {it.topic_partition.topic for it in result.offset_ranges}
+    clean_up(request.layout.log_directories, sorted({*written, *request.topics}), options)
