@@ -631,7 +631,8 @@ OPTIONS: Final = (
         None,
         "",
         _WRITES,
-        "application of an idempotent write, with `txnVersion`",
+        "application of an idempotent write, with `txnVersion`; in a stream alone, instead of the "
+        "query's id",
     ),
     Option(
         "txnVersion",
@@ -812,7 +813,7 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool = False) -
     )
 
 
-def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
+def parse_write_options(options: Mapping[str, str], *, streaming: bool = False) -> WriteOptions:
     """Parse and check the options of a write.
 
     Raises
@@ -823,11 +824,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         A value that is not legal, or options that exclude each other.
     """
     values, ignored = _parse(options, Use.WRITE, _REFUSED_BY_WRITES, _PRODUCER_NAMES)
-    if (values["txn_app_id"] is None) != (values["txn_version"] is None):
-        raise OptionValueError(
-            "options 'txnAppId' and 'txnVersion' are given together or not at all; given is only "
-            f"'{'txnVersion' if values['txn_app_id'] is None else 'txnAppId'}'"
-        )
+    _check_transaction(values, streaming=streaming)
     paths = _all_paths(values)
     levels = {codec: values.pop(f"compression_{codec}_level") for codec in ("gzip", "lz4", "zstd")}
     del values["path"], values["paths"], values["include_headers"]
@@ -866,19 +863,28 @@ def keywords_to_options(paths: str | Iterable[str], keywords: Mapping[str, Any])
     return options
 
 
-def options_markdown() -> str:
-    """Write README's tables of the options: reading, then writing."""
-    reading = ["| option | default | batch | stream | meaning |", "|---|---|---|---|---|"]
-    writing = ["| option | default | meaning |", "|---|---|---|"]
+def reading_options_markdown() -> str:
+    """Write README's table of the options of reads."""
+    lines = ["| option | default | batch | stream | meaning |", "|---|---|---|---|---|"]
     for option in OPTIONS:
-        name, default = f"| `{option.name}` ", f"| {option.shown_default} "
-        meaning = f"| {option.meaning} |"
-        marks = "".join("| x " if use in option.uses else "| " for use in _READS)
         if set(_READS) & set(option.uses):
-            reading.append(name + default + marks + meaning)
+            marks = ["x" if use in option.uses else "" for use in _READS]
+            cells = (f"`{option.name}`", option.shown_default, *marks, option.meaning)
+            lines.append(_table_row(cells))
+    return "\n".join([*lines, ""])
+
+
+def writing_options_markdown() -> str:
+    """Write README's table of the options of writes."""
+    lines = ["| option | default | meaning |", "|---|---|---|"]
+    for option in OPTIONS:
         if Use.WRITE in option.uses:
-            writing.append(name + default + meaning)
-    return "\n".join([*reading, "", *writing, ""])
+            lines.append(_table_row((f"`{option.name}`", option.shown_default, option.meaning)))
+    return "\n".join([*lines, ""])
+
+
+def _table_row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 # Private helpers
@@ -986,6 +992,20 @@ def _check_trigger_limits(values: Mapping[str, Any]) -> None:
         )
 
 
+def _check_transaction(values: Mapping[str, Any], *, streaming: bool) -> None:
+    has_id, has_version = values["txn_app_id"] is not None, values["txn_version"] is not None
+    if streaming and has_version:
+        raise OptionValueError(
+            "option 'txnVersion' is not one of a stream, whose versions are its micro-batch ids; "
+            "'txnAppId' alone stands for the query's own id"
+        )
+    if not streaming and has_id != has_version:
+        raise OptionValueError(
+            "options 'txnAppId' and 'txnVersion' are given together or not at all; given is only "
+            f"'{'txnAppId' if has_id else 'txnVersion'}'"
+        )
+
+
 def _selection(values: Mapping[str, Any]) -> TopicSelection:
     names = ("subscribe", "subscribePattern", "assign")
     given = [name for name in names if values[snake_case(name)] is not None]
@@ -1006,7 +1026,8 @@ def _all_paths(values: Mapping[str, Any]) -> tuple[str, ...]:
     paths = tuple(dict.fromkeys((*path, *values["paths"])))
     if not paths:
         raise OptionValueError(
-            "no path is given: load('/data/kafka-logs'), or option 'paths' with a JSON list"
+            "no path is given: load('/data/kafka-logs') or save('/data/kafka-logs'), or option "
+            "'paths' with a JSON list"
         )
     return paths
 
