@@ -1,0 +1,353 @@
+from __future__ import annotations
+
+import logging
+import pickle
+from typing import Any
+
+import pytest
+
+from spark_segmentlog.errors import OptionValueError, UnknownOptionError
+from spark_segmentlog.log.file_names import TopicPartition
+from spark_segmentlog.spark.offsets import (
+    EarliestOffsets,
+    GlobalTimestamp,
+    LatestOffsets,
+    NoMatch,
+    SpecificOffsets,
+    SpecificTimestamps,
+)
+from spark_segmentlog.spark.options import (
+    OPTIONS,
+    Mode,
+    Pushdown,
+    ReadOptions,
+    Use,
+    View,
+    keywords_to_options,
+    parse_read_options,
+    parse_write_options,
+    reading_options_markdown,
+    warn_ignored,
+    writing_options_markdown,
+)
+from tests.readme_tables import README, with_tables
+
+T0 = TopicPartition("t", 0)
+
+
+def batch(**options: str) -> ReadOptions:
+    return parse_read_options({"path": "/logs", **options})
+
+
+def stream(**options: str) -> ReadOptions:
+    return parse_read_options({"path": "/logs", **options}, streaming=True)
+
+
+def test_defaults_are_those_of_the_kafka_source() -> None:
+    options = batch()
+    assert options.paths == ("/logs",)
+    assert options.starting == EarliestOffsets()
+    assert options.ending == LatestOffsets()
+    assert options.no_match is NoMatch.ERROR
+    assert options.fail_on_data_loss
+    assert not options.include_headers
+    assert not options.is_read_committed
+    assert options.check_crcs
+    assert options.mode is Mode.FAILFAST
+    assert options.view is View.RECORDS
+    assert options.pushdown is Pushdown.AUTO
+    assert stream().starting == LatestOffsets()
+    assert stream().max_trigger_delay_ms == 15 * 60 * 1000
+
+
+def test_keys_have_no_case() -> None:
+    options = batch(STARTINGOFFSETS='{"t":{"0":7}}', includeheaders="TRUE")
+    assert options.starting == SpecificOffsets({T0: 7})
+    assert options.include_headers
+
+
+def test_parsed_options_travel() -> None:
+    options = batch(subscribePattern="a.*", startingOffsets='{"a":{"0":-2}}')
+    assert pickle.loads(pickle.dumps(options)) == options
+    assert len(pickle.dumps(options)) < 2000
+
+
+@pytest.mark.parametrize(
+    ("given", "nearest"),
+    [
+        ("startingOffset", "startingOffsets"),
+        ("subscribepatern", "subscribePattern"),
+        ("headers", "includeHeaders"),
+        ("pushDownn", "pushdown"),
+        ("maxPartitionByte", "maxPartitionBytes"),
+    ],
+)
+def test_unknown_option_names_the_nearest(given: str, nearest: str) -> None:
+    with pytest.raises(UnknownOptionError, match=f"no option '{given.lower()}'.*'{nearest}'"):
+        batch(**{given: "1"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "legal"),
+    [
+        ("pushdown", "maybe", "auto, true, false"),
+        ("mode", "STRICT", "FAILFAST, DROPMALFORMED, PERMISSIVE"),
+        ("view", "rows", "records, batches, segments, transactions"),
+        ("includeHeaders", "yes", "true and false"),
+        ("failOnDataLoss", "0", "true and false"),
+        ("minPartitions", "0", "from 1 to 2147483647"),
+        ("minPartitions", "1.5", "from 1"),
+        ("maxRecordsPerPartition", "-1", "from 1"),
+        ("maxPartitionBytes", "12q", "bytes, or a number with k, m, g or t"),
+        ("kafka.isolation.level", "serializable", "read_uncommitted, read_committed"),
+        ("kafka.check.crcs", "maybe", "true and false"),
+        ("startingOffsetsByTimestampStrategy", "none", "error, latest"),
+        ("startingTimestamp", "2026-01-01", "a single long value"),
+        ("startingOffsets", "newest", "earliest, latest and JSON"),
+        ("startingOffsets", '{"t":[0]}', "expected e.g."),
+        ("startingOffsets", '{"t":{"0":-3}}', "legal are -2"),
+        ("startingOffsets", '{"t":{"0":true}}', "expected e.g."),
+        ("startingOffsets", '{"t":{"x":1}}', "expected e.g."),
+        ("endingOffsets", "{", "JSON"),
+        ("startingOffsetsByTimestamp", '{"t":1}', "expected e.g."),
+        ("assign", "{}", "expected e.g."),
+        ("assign", '{"t":["0"]}', "expected e.g."),
+        ("subscribe", " , ", "no topics to subscribe"),
+        ("subscribePattern", "", "empty"),
+        ("subscribePattern", "[a", "no Java regular expression"),
+        ("paths", "/logs", "JSON list"),
+    ],
+)
+def test_bad_value_names_option_value_and_legal_ones(name: str, value: str, legal: str) -> None:
+    with pytest.raises(OptionValueError) as caught:
+        batch(**{name.lower(): value})
+    text = str(caught.value)
+    assert f"'{name}'" in text
+    assert value.strip() in text
+    assert legal in text
+
+
+def test_size_and_duration_take_units() -> None:
+    assert batch(maxPartitionBytes="64m").max_partition_bytes == 64 << 20
+    assert batch(maxPartitionBytes="1GiB").max_partition_bytes == 1 << 30
+    assert batch(maxPartitionBytes="5000").max_partition_bytes == 5000
+    assert stream(maxTriggerDelay="2s").max_trigger_delay_ms == 2000
+    assert stream(maxTriggerDelay="250").max_trigger_delay_ms == 250
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("subscribe", "assign"),
+        ("subscribe", "subscribePattern"),
+        ("assign", "subscribePattern"),
+    ],
+)
+def test_at_most_one_way_to_choose_topics(first: str, second: str) -> None:
+    values = {"subscribe": "t", "assign": '{"t":[0]}', "subscribePattern": "t"}
+    with pytest.raises(OptionValueError, match="only one of subscribe"):
+        batch(**{first: values[first], second: values[second]})
+
+
+def test_subscribe_and_assign_values() -> None:
+    assert batch(subscribe=" a, b ,,a").selection.subscribe == ("a", "b")
+    assigned = batch(assign='{"t":[1,0],"a":[3]}').selection.assign
+    assert assigned == (TopicPartition("a", 3), TopicPartition("t", 0), TopicPartition("t", 1))
+
+
+def test_timestamp_goes_before_timestamps_go_before_offsets() -> None:
+    by_partition = '{"t":{"0":5}}'
+    everything = {
+        "startingOffsets": by_partition,
+        "startingOffsetsByTimestamp": by_partition,
+        "startingTimestamp": "9",
+        "endingOffsets": by_partition,
+        "endingOffsetsByTimestamp": by_partition,
+        "endingTimestamp": "0",
+    }
+    assert batch(**everything).starting == GlobalTimestamp(9)
+    assert batch(**everything).ending == GlobalTimestamp(0)
+    del everything["startingTimestamp"], everything["endingTimestamp"]
+    assert batch(**everything).starting == SpecificTimestamps({T0: 5})
+    assert batch(**everything).ending == SpecificTimestamps({T0: 5})
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "text"),
+    [
+        ("startingOffsets", "latest", "starting offset can't be latest for batch"),
+        ("startingOffsets", '{"t":{"0":-1}}', "t-0 can't be latest"),
+        ("endingOffsets", "earliest", "ending offset can't be earliest for batch"),
+        ("endingOffsets", '{"t":{"0":-2}}', "t-0 can't be earliest"),
+    ],
+)
+def test_batch_has_no_latest_start_and_no_earliest_end(option: str, value: str, text: str) -> None:
+    with pytest.raises(OptionValueError, match=text):
+        batch(**{option: value})
+    stream(**{option: value})
+
+
+def test_start_and_end_are_compared_before_anything_is_read() -> None:
+    with pytest.raises(OptionValueError, match="UNRESOLVED_START_OFFSET_GREATER"):
+        batch(startingOffsets='{"t":{"0":5}}', endingOffsets='{"t":{"0":4}}')
+    with pytest.raises(OptionValueError, match="MISMATCHED_TOPIC_PARTITIONS"):
+        batch(startingOffsets='{"t":{"0":5}}', endingOffsets='{"t":{"1":9}}')
+    with pytest.raises(OptionValueError, match="start timestamp 5 is greater"):
+        batch(startingOffsetsByTimestamp='{"t":{"0":5}}', endingOffsetsByTimestamp='{"t":{"0":4}}')
+    batch(startingOffsets='{"t":{"0":5}}', endingOffsets='{"t":{"0":-1}}')
+
+
+def test_no_path_is_an_error() -> None:
+    with pytest.raises(OptionValueError, match="no path is given"):
+        parse_read_options({"subscribe": "t"})
+
+
+def test_path_and_paths_are_one_log() -> None:
+    options = parse_read_options({"path": "/a", "paths": '["/b","/a"]'})
+    assert options.paths == ("/a", "/b")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "kafka.auto.offset.reset",
+        "kafka.key.deserializer",
+        "kafka.value.deserializer",
+        "kafka.enable.auto.commit",
+        "kafka.interceptor.classes",
+    ],
+)
+def test_consumer_options_that_spark_refuses_are_refused(key: str) -> None:
+    with pytest.raises(OptionValueError, match=f"'{key}' is not supported"):
+        batch(**{key: "x"})
+
+
+def test_consumer_options_are_ignored_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    options = batch(
+        **{
+            "kafka.bootstrap.servers": "host:9092",
+            "kafka.group.id": "g",
+            "groupIdPrefix": "p",
+            "kafkaConsumer.pollTimeoutMs": "1",
+            "fetchOffset.numRetries": "3",
+            "maxOffsetsPerTrigger": "5",
+            "checkpointLocation": "/c",
+            "queryName": "q",
+            "owner": "o",
+            "location": "l",
+            "provider": "p",
+        }
+    )
+    with caplog.at_level(logging.WARNING):
+        warn_ignored(options)
+    (record,) = caplog.records
+    for name in ("kafka.bootstrap.servers", "kafka.group.id", "maxOffsetsPerTrigger"):
+        assert name in record.getMessage()
+    assert "owner" not in record.getMessage()
+    caplog.clear()
+    warn_ignored(batch())
+    assert not caplog.records
+
+
+def test_options_of_another_use_say_whose_they_are() -> None:
+    with pytest.raises(UnknownOptionError, match="'topic' is not one of a batch read.*a write"):
+        batch(topic="t")
+    with pytest.raises(UnknownOptionError, match="'view' is not one of a stream"):
+        stream(view="batches")
+    with pytest.raises(UnknownOptionError, match="'subscribe' is not one of a write"):
+        parse_write_options({"path": "/logs", "subscribe": "t"})
+    with pytest.raises(OptionValueError, match="maxOffsetsPerTrigger"):
+        batch(maxOffsetsPerTrigger="none")
+
+
+def test_trigger_minimum_above_maximum_is_refused() -> None:
+    with pytest.raises(OptionValueError, match="minOffsetsPerTrigger"):
+        stream(minOffsetsPerTrigger="10", maxOffsetsPerTrigger="9")
+
+
+def test_write_options_and_their_producer_names() -> None:
+    options = parse_write_options(
+        {
+            "path": "/logs",
+            "topic": "t",
+            "kafka.compression.type": "ZSTD",
+            "compression.zstd.level": "3",
+            "kafka.batch.size": "1000",
+            "kafka.max.request.size": "2000",
+            "kafka.bootstrap.servers": "x",
+            "cleanup.policy": "compact, delete",
+            "retention.ms": "-1",
+        }
+    )
+    assert (options.compression_type, options.compression_level) == ("zstd", 3)
+    assert (options.batch_size, options.max_message_bytes) == (1000, 2000)
+    assert options.cleanup_policy == ("compact", "delete")
+    assert options.retention_ms == -1
+    assert options.retention_bytes is None
+    assert options.ignored == ("kafka.bootstrap.servers",)
+    assert options.segment_bytes == 1 << 30
+    assert pickle.loads(pickle.dumps(options)) == options
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"kafka.key.serializer": "x"}, "is not supported"),
+        ({"topic": "no/slash"}, "legal are 1 to 249"),
+        ({"compression.type": "brotli"}, "none, gzip, snappy, lz4, zstd"),
+        ({"compression.type": "lz4", "kafka.compression.type": "gzip"}, "differ"),
+        ({"cleanup.policy": "shred"}, "delete, compact"),
+        ({"segment.bytes": "0"}, "14 to 2147483647"),
+        ({"txnAppId": "a"}, "together or not at all"),
+        ({"txnVersion": "1"}, "together or not at all"),
+    ],
+)
+def test_bad_write_options(options: dict[str, str], text: str) -> None:
+    with pytest.raises(OptionValueError, match=text):
+        parse_write_options({"path": "/logs", **options})
+
+
+def test_keywords_are_options_in_snake_case_with_python_values() -> None:
+    given: dict[str, Any] = {
+        "starting_offsets": {"t": {"0": 3}},
+        "subscribe": ["t", "u"],
+        "include_headers": True,
+        "min_partitions": 4,
+        "kafka_isolation_level": "read_committed",
+        "ending_timestamp": None,
+    }
+    options = parse_read_options(keywords_to_options(["/a", "/b"], given))
+    assert options.paths == ("/a", "/b")
+    assert options.starting == SpecificOffsets({T0: 3})
+    assert options.selection.subscribe == ("t", "u")
+    assert options.include_headers
+    assert options.min_partitions == 4
+    assert options.is_read_committed
+    assert options.ending == LatestOffsets()
+    with pytest.raises(UnknownOptionError, match="no keyword 'startingOffsets'.*starting_offsets"):
+        keywords_to_options("/a", {"startingOffsets": "earliest"})
+
+
+def test_every_option_is_of_some_use_and_has_one_line() -> None:
+    assert len({option.name.lower() for option in OPTIONS}) == len(OPTIONS)
+    for option in OPTIONS:
+        assert option.uses
+        assert option.meaning
+        assert "\n" not in option.meaning
+        assert "|" not in option.meaning
+        assert set(option.uses).isdisjoint(option.ignored_in)
+
+
+def test_tables_hold_every_option() -> None:
+    reading, writing = reading_options_markdown(), writing_options_markdown()
+    for option in OPTIONS:
+        assert (f"| `{option.name}` |" in reading) == any(
+            use in option.uses for use in (Use.BATCH_READ, Use.STREAM_READ)
+        )
+        assert (f"| `{option.name}` |" in writing) == (Use.WRITE in option.uses)
+
+
+def test_readme_has_the_generated_tables() -> None:
+    text = README.read_text()
+    assert with_tables(text) == text, "write them by: python -m tests.readme_tables"
+    assert reading_options_markdown() in text
