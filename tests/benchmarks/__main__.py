@@ -23,6 +23,8 @@ from tests.benchmarks.harness import (
 from tests.benchmarks.memory import memory_figures
 from tests.benchmarks.planning import planning_figures
 from tests.benchmarks.spark_read import spark_read_figures
+from tests.benchmarks.spark_stream import spark_stream_figures
+from tests.benchmarks.spark_write import spark_write_figures
 from tests.benchmarks.targets import TARGETS
 from tests.interop.kafka_jars import KafkaJars, KafkaJarsError, cached_kafka_jars, kafka_jars
 
@@ -32,6 +34,8 @@ GROUPS: dict[str, Group] = {
     "decode": decode_figures,
     "spark-read": lambda settings, _: spark_read_figures(settings),
     "planning": lambda settings, _: planning_figures(settings),
+    "spark-write": spark_write_figures,
+    "spark-stream": lambda settings, _: spark_stream_figures(settings),
     "memory": lambda settings, _: memory_figures(settings),
 }
 

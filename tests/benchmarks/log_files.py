@@ -139,7 +139,7 @@ class _SegmentWriter:
         return self._size_bytes + batch_bytes > shape.segment_bytes
 
     def append(self, batch: bytes, base_offset: int, records_per_batch: int) -> None:
-        # A broker's rule: the entry is written before a batch once enough bytes lie behind the last.
+        # A broker's rule: an entry before the batch, once enough bytes lie behind the last one.
         if self._since_entry_bytes > INDEX_INTERVAL_BYTES:
             last_offset = base_offset + records_per_batch - 1
             self._offset_index += _OFFSET_ENTRY.pack(

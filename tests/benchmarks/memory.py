@@ -45,8 +45,7 @@ def memory_figures(settings: Settings) -> Iterator[Figure]:
 def _measured(program: str, log_directory: Path) -> tuple[int, int]:
     run = subprocess.run(
         [sys.executable, "-m", "tests.benchmarks.memory", program, str(log_directory)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
         cwd=PROJECT_DIRECTORY,
         check=False,

@@ -12,12 +12,14 @@ from pyspark.sql import DataFrame, SparkSession
 import spark_segmentlog
 from tests.benchmarks.harness import PROJECT_DIRECTORY
 from tests.benchmarks.ready_made import ReadyMadeSource
+from tests.benchmarks.sinks import DiscardingSink
+from tests.benchmarks.ticking import TickingSource
 
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    "spark.driver.memory": "2g",
+    "spark.driver.memory": "3g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.log.level": "ERROR",
@@ -37,7 +39,8 @@ def spark_session(settings: Mapping[str, str] | None = None) -> Iterator[SparkSe
     spark = builder.getOrCreate()
     try:
         spark_segmentlog.register(spark)
-        spark.dataSource.register(ReadyMadeSource)
+        for source in (ReadyMadeSource, TickingSource, DiscardingSink):
+            spark.dataSource.register(source)
         yield spark
     finally:
         spark.stop()

@@ -122,4 +122,40 @@ READ_TARGETS = (
     ),
 )
 
-TARGETS = (*READ_TARGETS,)
+WRITE_TARGETS = (
+    Target(
+        name="write_against_discarding",
+        what="writing against a Python Arrow sink that throws rows away",
+        bound=1.5,
+    ),
+    Target(
+        name="write_against_parquet",
+        what="writing against Spark's uncompressed Parquet writer",
+        bound=1.0,
+    ),
+    Target(
+        name="write_against_kafka_none",
+        what="writing against Spark's Kafka sink into a broker on the same machine, none",
+        bound=0.4,
+    ),
+    Target(
+        name="write_against_kafka_lz4",
+        what="writing against Spark's Kafka sink into a broker on the same machine, lz4",
+        bound=0.4,
+    ),
+)
+
+STREAM_TARGETS = (
+    Target(
+        name="stream_latency",
+        what="p95 from a commit to foreachBatch against a source of ready-made rows",
+        bound=1.3,
+    ),
+    Target(
+        name="no_data_trigger",
+        what="a trigger without data over 10,000 segments against one over 10",
+        bound=1.5,
+    ),
+)
+
+TARGETS = (*READ_TARGETS, *WRITE_TARGETS, *STREAM_TARGETS)

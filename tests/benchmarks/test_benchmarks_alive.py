@@ -22,8 +22,10 @@ _TARGETS = (
 
 def _run(output: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks", "--offline", "--repetitions", "1"]
-        + ["--output", str(output), *arguments],
+        [
+            *(sys.executable, "-m", "tests.benchmarks", "--offline", "--repetitions", "1"),
+            *("--output", str(output), *arguments),
+        ],
         cwd=PROJECT_DIRECTORY,
         capture_output=True,
         text=True,
@@ -31,7 +33,10 @@ def _run(output: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("group", ["decode", "planning", "spark-read"])
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "group", ["decode", "planning", "spark-read", "spark-write", "spark-stream"]
+)
 def test_a_group_reports_all_its_figures(tmp_path: Path, group: str) -> None:
     run = _run(tmp_path, "--scale", "0.001", "--slack", "1e9", group)
 
