@@ -26,7 +26,7 @@ from typing import Any, Final, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from spark_segmentlog.errors import LogPermissionError
+from spark_segmentlog.errors import LogPathNotFoundError, LogPermissionError
 
 READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
 ZERO_CHECK_BYTES: Final = 1024 * 1024
@@ -388,11 +388,10 @@ def resolve_storage(path: str, filesystem: Any = None) -> tuple[Storage, str]:
     """
     if filesystem is not None:
         return _ArrowStorage(_arrow_filesystem(filesystem)), path
-    scheme, separator, rest = path.partition(":")
-    if not separator or not scheme.isalnum() or len(scheme) < 2 or os.path.exists(path):
+    if path.startswith("file:/"):
+        return LOCAL, "/" + path.removeprefix("file:").lstrip("/")
+    if "://" not in path or os.path.exists(path):
         return LOCAL, path
-    if scheme == "file":
-        return LOCAL, "/" + rest.lstrip("/")
     return _remote_storage(path)
 
 
@@ -402,11 +401,20 @@ def _remote_storage(uri: str) -> tuple[Storage, str]:
     try:
         filesystem, path = FileSystem.from_uri(uri)
     except (ValueError, NotImplementedError):
+        filesystem, path = _fsspec_filesystem(uri)
+    return _ArrowStorage(filesystem), path
+
+
+def _fsspec_filesystem(uri: str) -> tuple[Any, str]:
+    try:
         import fsspec  # type: ignore[import-not-found, unused-ignore]
 
         filesystem, path = fsspec.core.url_to_fs(uri)
-        filesystem = _arrow_filesystem(filesystem)
-    return _ArrowStorage(filesystem), path
+    except (ImportError, ValueError) as error:
+        raise LogPathNotFoundError(
+            f"{uri} is no local path, and no file system is known for its scheme: {error}"
+        ) from error
+    return _arrow_filesystem(filesystem), path
 
 
 def _arrow_filesystem(filesystem: Any) -> Any:

@@ -10,6 +10,7 @@ a fresh listing before anything is called lost.
 from __future__ import annotations
 
 import bisect
+import copy
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -95,11 +96,19 @@ class SegmentList(Sequence[Segment]):
     """Some segments of a partition in their order, each made when it is asked for.
 
     Planning over many segments uses the arrays, one number a segment, and makes none.
+
+    Attributes
+    ----------
+    slots : ndarray of int64
+        Places in the listing that it was made from, ascending.
+    base_offsets : ndarray of int64
+        Of each segment. They stay when the partition is listed again.
     """
 
     def __init__(self, partition_log: PartitionLog, slots: Int64s) -> None:
         self._log = partition_log
         self.slots = slots
+        self.base_offsets = partition_log.base_offsets[slots]
 
     def __len__(self) -> int:
         return len(self.slots)
@@ -112,13 +121,8 @@ class SegmentList(Sequence[Segment]):
 
     def __getitem__(self, index: int | slice) -> Segment | SegmentList:
         if isinstance(index, slice):
-            return SegmentList(self._log, self.slots[index])
-        return self._log.segment_at(int(self.slots[index]))
-
-    @property
-    def base_offsets(self) -> Int64s:
-        """Base offset of each segment."""
-        return self._log.base_offsets[self.slots]
+            return self._some(index)
+        return self._log.segment_named(int(self.base_offsets[index]))
 
     @property
     def end_offset_bounds(self) -> Int64s:
@@ -153,7 +157,12 @@ class SegmentList(Sequence[Segment]):
             buffer = ReadBuffer()
             for index in untrusted.tolist():
                 is_kept[index] = _reaches(self[index], timestamp_ms, buffer)
-        return SegmentList(self._log, self.slots[is_kept])
+        return self._some(is_kept)
+
+    def _some(self, chosen: slice | npt.NDArray[np.bool_]) -> SegmentList:
+        some = copy.copy(self)
+        some.slots, some.base_offsets = self.slots[chosen], self.base_offsets[chosen]
+        return some
 
     def _paths(self, kind: str) -> Iterator[str]:
         prefix = f"{self._log.directory}/"
@@ -253,9 +262,8 @@ class PartitionLog:
         trusted: npt.NDArray[np.bool_] = segments.end_offset_bounds <= (self._recovery_point or 0)
         return trusted
 
-    def segment_at(self, slot: int) -> Segment:
-        """Make the segment in a place of the order."""
-        base_offset = int(self.listing.base_offsets[slot])
+    def segment_named(self, base_offset: int) -> Segment:
+        """Make the segment of a base offset."""
         bound = self._next_base_offset(base_offset)
         recovery_point = self._recovery_point
         is_flushed = bound is not None and recovery_point is not None and bound <= recovery_point
@@ -424,22 +432,12 @@ class PartitionLog:
         for offset in offsets[np.searchsorted(offsets, first) :].tolist():
             if limit is not None and offset >= limit:
                 break
-            for entry in self._segment_named(offset).transaction_index():
+            for entry in self.segment_named(offset).transaction_index():
                 if entry.last_offset >= start_offset and entry.first_offset < end_offset:
                     found.append(entry)
                 if entry.last_stable_offset >= end_offset:
                     return found, True
         return found, False
-
-    def _segment_named(self, base_offset: int) -> Segment:
-        return Segment(
-            topic_partition=self.topic_partition,
-            directory=self.directory,
-            base_offset=base_offset,
-            end_offset_bound=None,
-            suffix=file_names.SWAP_SUFFIX if base_offset in self.listing.swapped else "",
-            storage=self.storage,
-        )
 
     def _walked_aborts(
         self, start_offset: int, end_offset: int, first_untrusted: int

@@ -124,6 +124,11 @@ def test_file_uris_are_local_paths(tmp_path):
         assert offsets(log) == [0, 1, 2, 3, 4]
 
 
+def test_a_scheme_that_nothing_knows_is_our_error():
+    with pytest.raises(LogPathNotFoundError, match="no file system is known for its scheme"):
+        LogManager.open("nonsense://bucket/logs")
+
+
 def test_a_local_path_with_a_colon_is_a_path(tmp_path, monkeypatch):
     LogBuilder(tmp_path / "a1:b").partition("t", 0, [[batch(0)]])
     monkeypatch.chdir(tmp_path)
