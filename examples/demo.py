@@ -9,6 +9,7 @@ spark = (
     .appName("segmentlog-demo")
     .config("spark.sql.session.timeZone", "UTC")
     .config("spark.ui.enabled", False)
+    .config("spark.ui.showConsoleProgress", False)
     .config(
         "spark.driver.extraJavaOptions",
         f"-Dlog4j2.configurationFile={ROOT / 'conf' / 'log4j2.properties'}",
@@ -41,9 +42,7 @@ whole = orders()
 show("topic orders, all of it", whole)
 
 starting_ms = whole.agg({"timestamp": "max"}).first()[0].timestamp() * 1000 - 60_000
-recent = orders(
-    startingTimestamp=int(starting_ms), startingOffsetsByTimestampStrategy="latest"
-)
+recent = orders(startingTimestamp=int(starting_ms), startingOffsetsByTimestampStrategy="latest")
 show("the last minute before its newest record", recent)
 
 print("== plan")

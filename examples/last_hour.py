@@ -1,4 +1,4 @@
-"""Read the last hour of a broker's disk: every topic, only the segments that can hold such records."""
+"""Read the last hour of a broker's disk: every topic, only segments that can hold such records."""
 
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import col, count, max, min
@@ -6,7 +6,12 @@ from sample_log import log_directories
 
 HOUR_MS = 3_600_000
 
-spark = SparkSession.builder.master("local[2]").appName("last-hour").getOrCreate()
+spark = (
+    SparkSession.builder.master("local[2]")
+    .appName("last-hour")
+    .config("spark.ui.showConsoleProgress", False)
+    .getOrCreate()
+)
 paths = log_directories()
 
 # "Now" is the newest record on the disk, so that the example works on an old copy too.

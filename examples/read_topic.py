@@ -4,7 +4,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import col
 from sample_log import log_directories
 
-spark = SparkSession.builder.master("local[2]").appName("read-topic").getOrCreate()
+spark = (
+    SparkSession.builder.master("local[2]")
+    .appName("read-topic")
+    .config("spark.ui.showConsoleProgress", False)
+    .getOrCreate()
+)
 
 orders = (
     spark.read.format("segmentlog")

@@ -1,4 +1,4 @@
-"""The logs under tests/data: unpacked once a session, with the truth that the broker's consumers saw."""
+"""The logs under tests/data: unpacked once a session, with what the brokers' consumers saw."""
 
 from __future__ import annotations
 

@@ -79,8 +79,6 @@ def test_every_batch_header_from_the_log_start_on_equals_the_dump(broker_log, pr
     watermarks = log.watermarks("read_uncommitted")
     topics = {partition.rpartition("-")[0] for partition, _, _ in dumped}
     starts = {f"{topic}-{partition}": low for (topic, partition), (low, _) in watermarks.items()}
-    live = {
-        place: batch for place, batch in dumped.items() if batch[1] >= starts.get(place[0], 0)
-    }
+    live = {place: batch for place, batch in dumped.items() if batch[1] >= starts.get(place[0], 0)}
     assert len(live) > 100
     assert _read(log.log_directories, topics) == live
