@@ -250,7 +250,7 @@ def test_consumer_options_are_ignored_with_one_warning(caplog: pytest.LogCapture
 
 
 def test_options_of_another_use_say_whose_they_are() -> None:
-    with pytest.raises(UnknownOptionError, match="'topic' is not one of a batch read.*a write"):
+    with pytest.raises(UnknownOptionError, match=r"'topic' is not one of a batch read.*a write"):
         batch(topic="t")
     with pytest.raises(UnknownOptionError, match="'view' is not one of a stream"):
         stream(view="batches")
@@ -324,7 +324,7 @@ def test_keywords_are_options_in_snake_case_with_python_values() -> None:
     assert options.min_partitions == 4
     assert options.is_read_committed
     assert options.ending == LatestOffsets()
-    with pytest.raises(UnknownOptionError, match="no keyword 'startingOffsets'.*starting_offsets"):
+    with pytest.raises(UnknownOptionError, match=r"no keyword 'startingOffsets'.*starting_offsets"):
         keywords_to_options("/a", {"startingOffsets": "earliest"})
 
 

@@ -72,5 +72,5 @@ def test_java_pattern_does_not_match(pattern: str, topic: str) -> None:
     ],
 )
 def test_what_java_refuses_is_refused(pattern: str) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"\w"):
         compile_java_pattern(pattern)
