@@ -2,9 +2,9 @@
 
 numba caches compiled code beside the source, or in the user's cache directory. Where neither can
 be written (read-only installs, zips, eggs, containers without a home) it refuses at import; here
-the kernel is then compiled in every process. What the cache holds belongs to the contents of all
-kernel files of this room, not only of the one that holds the function: kernels call each other
-across files, and a wheel may give all versions of a file the same time stamp.
+the kernel is then compiled in every process. What the cache holds belongs to the code of the
+function and of all that it calls, not to the time stamp of one file: kernels call each other across
+files, and a wheel may give all versions of a file the same time.
 
 Kernels own no memory: they make no arrays, and so are compiled without numba's reference counts,
 which cost a record five times what its bytes do.
@@ -33,7 +33,6 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 _log = logging.getLogger(__name__)
-_SOURCE_SUFFIXES = ("_jit.py", "kernels.py", "layout.py")
 _CACHE_ERRORS = (OSError, EOFError, pickle.PickleError, AttributeError, ImportError, IndexError)
 
 
@@ -50,19 +49,20 @@ def kernel(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 def inlined(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Mark a function that is only ever compiled into the kernels that call it."""
+    _digest_of(function)
     compiled: Callable[_P, _R] = numba.njit(inline="always", _nrt=False)(function)
     return compiled
 
 
 class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
-    """numba's cache, stamped with all kernel sources; trouble with it means a compilation."""
+    """numba's cache, stamped with what was compiled; trouble with it means a compilation."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         self._cache_file = caching.IndexDataCacheFile(
             cache_path=self._cache_path,
             filename_base=self._impl.filename_base,
-            source_stamp=_sources_stamp(),
+            source_stamp=_digest_of(function),
         )
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
@@ -79,14 +79,35 @@ class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
             _log.debug("kernel cache %s not written: %s", self.cache_path, error)
 
 
+def _digest_of(function: Callable[..., Any]) -> str:
+    """Hash what a function compiles to: its code, and the constants and kernels that it names.
+
+    It is taken from what this process has loaded: files may have changed since.
+    """
+    code = function.__code__
+    digest = hashlib.sha256(code.co_code)
+    digest.update(repr((code.co_consts, code.co_names, code.co_varnames)).encode())
+    for name in code.co_names:
+        value = function.__globals__.get(name)
+        if isinstance(value, np.ndarray):
+            digest.update(value.tobytes())
+        elif isinstance(value, int | float):
+            digest.update(repr(value).encode())
+        else:
+            callee = getattr(value, "py_func", None)
+            digest.update((_digests.get(callee, "") or _own_digest()).encode())
+    _digests[function] = digest.hexdigest()
+    return _digests[function]
+
+
+_digests: dict[Callable[..., Any] | None, str] = {}
+
+
 @functools.cache
-def _sources_stamp() -> str:
-    """Hash every file whose contents may end up in compiled code."""
-    digest = hashlib.sha256()
-    for source in sorted(resources.files(__package__).iterdir(), key=lambda file: file.name):
-        if source.name.endswith(_SOURCE_SUFFIXES):
-            digest.update(source.name.encode() + b"\0" + source.read_bytes())
-    return digest.hexdigest()
+def _own_digest() -> str:
+    """Hash this file, where the intrinsics are."""
+    source = resources.files(__package__).joinpath("_jit.py")
+    return hashlib.sha256(source.read_bytes()).hexdigest()
 
 
 # Numbers of one width, by the names that numba knows, and as what they are to Python.

@@ -23,7 +23,7 @@ from spark_segmentlog.errors import (
 )
 from spark_segmentlog.record import kernels
 from spark_segmentlog.record._types import Bools, Bytes, Int64s, bytes_view
-from spark_segmentlog.record.arrow_output import COLUMN_TYPES, HEADERS_TYPE, ArrowOutput
+from spark_segmentlog.record.arrow_output import ArrowOutput
 from spark_segmentlog.record.batch import BatchPlace, iterate_records
 from spark_segmentlog.record.compression import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
@@ -54,6 +54,7 @@ from spark_segmentlog.record.layout import (
     TimestampType,
 )
 from spark_segmentlog.record.legacy import base_offset_in_wrapper, iterate_messages
+from spark_segmentlog.record.row_types import COLUMN_TYPES, HEADERS_TYPE
 
 __all__ = [
     "COLUMN_TYPES",
@@ -483,11 +484,10 @@ def _inner_messages(inner: HeaderTable, wrapper: Int64s) -> Int64s | None:
         return None
     offsets = entries[:, kernels.LAST_OFFSET]
     base = base_offset_in_wrapper(magic, last_offset, int(offsets[-1]))
-    # Relative offsets are below 2^63, so that adding to them cannot wrap around where base <= 0.
-    if base > 0 and offsets.max() > _INT64_MAX - base:
+    if base < 0 or offsets.max() > _INT64_MAX - base:
         return None
     offsets = offsets + base
-    if offsets.min() < 0 or (last_offset != 0 and offsets.max() > last_offset):
+    if last_offset != 0 and offsets.max() > last_offset:
         return None
     is_append_time = int(wrapper[kernels.ATTRIBUTES]) & TIMESTAMP_TYPE_MASK
     messages = np.empty((len(inner), kernels.MESSAGE_FIELDS), np.int64)

@@ -123,8 +123,8 @@ def _unwrapped(
     records = []
     for message in inner:
         offset = base + message.offset
-        if not is_offset_in_wrapper(offset, wrapper.offset):
-            reason = f"message of offset {offset} in a wrapper of offset {wrapper.offset}"
+        if base < 0 or not is_offset_in_wrapper(offset, wrapper.offset):
+            reason = f"message of offset {message.offset} in a wrapper of offset {wrapper.offset}"
             raise place.error(InvalidRecordError, reason)
         if wrapper.timestamp_type == TimestampType.LOG_APPEND_TIME:
             message = replace(message, timestamp=wrapper.timestamp)
@@ -134,7 +134,7 @@ def _unwrapped(
 
 
 def base_offset_in_wrapper(magic: int, wrapper_offset: int, last_inner_offset: int) -> int:
-    """What is added to the offsets of messages in a wrapper.
+    """What is added to the offsets of messages in a wrapper; negative for one that cannot be.
 
     Some producers (librdkafka) leave the offset of a format 1 wrapper 0 and count its messages up
     from there; a broker corrects that, but a captured request has it still.

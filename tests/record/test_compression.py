@@ -1,0 +1,233 @@
+"""Codecs: each framing that producers write, hostile blocks, bombs, and the limit on size."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import tracemalloc
+
+import cramjam
+import pytest
+
+from spark_segmentlog.errors import DecompressedSizeError, DecompressionError
+from spark_segmentlog.record import compression
+from spark_segmentlog.record.compression import (
+    BlockError,
+    BlockTooLargeError,
+    DecompressionBuffer,
+    OutputFullError,
+    decompress,
+    decompress_into,
+)
+from spark_segmentlog.record.layout import MAGIC_V0, MAGIC_V1, MAGIC_V2, Codec
+from spark_segmentlog.testing.builder import CODECS, RecordSpec, compress, v2_batch
+from tests.record.decoding import decoder, outcomes_of_decoder, outcomes_of_twin, read
+from tests.record.test_batch import both, failure
+
+COMPRESSED = [name for name in CODECS if name not in ("none", "lz4-legacy-checksum")]
+TEXT = b"".join(b"value-%06d;" % number for number in range(30_000))  # 390 KB: many blocks
+
+
+def codec_number(name: str) -> Codec:
+    return Codec(CODECS[name])
+
+
+def frame(data: bytes, **options: bool) -> bytes:
+    """An lz4 frame as other libraries write it: linked blocks, checksums."""
+    stream = cramjam.lz4.Compressor(**options)
+    stream.compress(data)
+    return bytes(stream.finish())
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+@pytest.mark.parametrize("size", [1, 100, 65536, 65537, len(TEXT)])
+def test_every_framing_is_decompressed_whole(codec: str, size: int) -> None:
+    block = compress(codec, TEXT[:size])
+    assert decompress(codec_number(codec), block, magic=MAGIC_V2) == TEXT[:size]
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_records_of_every_framing_are_read(codec: str) -> None:
+    records = [RecordSpec(key=b"k%d" % i, value=TEXT[i : i + 1000]) for i in range(300)]
+    assert [row[4] for row in both(v2_batch(records, codec=codec))] == [
+        record.value for record in records
+    ]
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_batch_without_records_may_have_a_codec(codec: str) -> None:
+    empty = v2_batch([], base_offset=0, last_offset_delta=3, codec=codec)
+    assert both(empty + v2_batch([RecordSpec()], base_offset=4))[0][0] == 4
+
+
+@pytest.mark.parametrize("options", [{}, {"content_checksum": True}, {"block_linked": True}])
+def test_lz4_frames_of_other_writers_are_decompressed(options: dict[str, bool]) -> None:
+    block = frame(TEXT, **options)
+    assert decompress(Codec.LZ4, block, magic=MAGIC_V1) == TEXT
+    assert decompress(Codec.LZ4, block, magic=MAGIC_V0) == TEXT
+
+
+def test_several_lz4_frames_are_one_block() -> None:
+    block = compress("lz4", TEXT[:1000]) + compress("lz4", TEXT[1000:2000])
+    assert decompress(Codec.LZ4, block, magic=MAGIC_V2) == TEXT[:2000]
+
+
+def test_several_gzip_members_are_one_block() -> None:
+    block = gzip.compress(TEXT[:10]) + gzip.compress(TEXT[10:20])
+    assert decompress(Codec.GZIP, block, magic=MAGIC_V2) == TEXT[:20]
+
+
+def test_xerial_header_may_come_again() -> None:
+    block = compress("snappy", TEXT[:10]) + compress("snappy", TEXT[10:20])
+    assert decompress(Codec.SNAPPY, block, magic=MAGIC_V2) == TEXT[:20]
+
+
+def test_stored_lz4_blocks_are_copied() -> None:
+    header = compress("lz4", b"x")[:7]
+    block = header + struct.pack("<I", 0x80000000 | 5) + b"plain" + struct.pack("<I", 0)
+    assert decompress(Codec.LZ4, block, magic=MAGIC_V2) == b"plain"
+
+
+@pytest.mark.parametrize("flags", [0x60, 0x68, 0x64, 0x6C])
+def test_wrong_lz4_header_checksum_is_ignored_in_format_0_alone(flags: int) -> None:
+    good = compress("lz4", b"x")
+    size = struct.pack("<Q", 1) if flags & 8 else b""
+    end = good[7:] + (b"\x00\x00\x00\x00" if flags & 4 else b"")
+    block = good[:4] + bytes([flags, good[5]]) + size + b"\x55" + end
+    if flags == 0x64 or flags == 0x6C:
+        checksum = cramjam.lz4.compress(b"x", level=1)
+        assert checksum  # The content checksum below is wrong, and that is told in any format.
+        with pytest.raises(BlockError):
+            decompress(Codec.LZ4, block, magic=MAGIC_V0)
+    else:
+        assert decompress(Codec.LZ4, block, magic=MAGIC_V0) == b"x"
+    with pytest.raises(BlockError):
+        decompress(Codec.LZ4, block, magic=MAGIC_V1)
+
+
+def test_hash_of_frame_descriptors_equals_the_reference() -> None:
+    # Vectors of the xxHash specification's own test suite, seed 0.
+    assert compression._xxh32(b"") == 0x02CC5D05
+    assert compression._xxh32(b"a") == 0x550D7456
+    assert compression._xxh32(b"abc") == 0x32D153FF
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_cut_blocks_are_told(codec: str) -> None:
+    records = [RecordSpec(value=TEXT[:3000])]
+    whole = v2_batch(records, codec=codec)[61:]
+    for size in range(0, len(whole), 7):
+        data = v2_batch(records, attributes=CODECS[codec], payload=whole[:size])
+        assert list(outcomes_of_decoder(data)) == list(outcomes_of_twin(data)), size
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("block", [b"", b"garbage, and no block of any codec", b"\x00" * 40])
+def test_garbage_is_told(codec: str, block: bytes) -> None:
+    data = v2_batch([RecordSpec()], attributes=CODECS[codec], payload=block)
+    failure(data, DecompressionError, f"{codec} block|snappy")
+
+
+@pytest.mark.parametrize(
+    ("block", "reason"),
+    [
+        (b"\x82SNAPPY\x00" + b"\x00" * 5, "xerial header of 13 bytes"),
+        (b"\x82SNAPPY\x00" + b"\x00" * 8 + b"\x00\x00", "length cut off at byte 16"),
+        (b"\x82SNAPPY\x00" + b"\x00" * 8 + b"\x00\x00\x00\x09abc", "block of 9 bytes"),
+        (b"\x82SNAPPY\x00" + b"\x00" * 8 + b"\xff\xff\xff\xffabc", "block of -1 bytes"),
+        (b"\x82SNAPPY\x00" + b"\x00" * 8 + b"\x00\x00\x00\x00", "block of 0 bytes"),
+    ],
+)
+def test_bad_xerial_framing_is_told(block: bytes, reason: str) -> None:
+    with pytest.raises(BlockError, match=reason):
+        decompress(Codec.SNAPPY, block, magic=MAGIC_V2)
+
+
+@pytest.mark.parametrize(
+    ("block", "reason"),
+    [
+        (compress("lz4", b"x" * 50)[:9], "frame cut off"),
+        (compress("lz4", b"x" * 50)[:7] + b"\xff\xff\xff\x7f" + b"a", "block of 2147483647"),
+        (compress("lz4", b"x" * 50)[:7] + b"\x00\x00\x00\x80" + b"a", "block of 0 bytes"),
+        (b"\x05" + compress("lz4", b"x" * 50)[1:], "frame magic 05224d18"),
+        (compress("lz4", b"x")[:5] + b"\x30" + compress("lz4", b"x")[6:], "descriptor 0x30"),
+    ],
+)
+def test_bad_lz4_framing_is_told(block: bytes, reason: str) -> None:
+    with pytest.raises(BlockError, match=reason):
+        decompress(Codec.LZ4, block, magic=MAGIC_V2)
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_bomb_is_refused_before_its_memory_is_taken(codec: str) -> None:
+    block = compress(codec, bytes(64 << 20))
+    data = v2_batch([RecordSpec()], attributes=CODECS[codec], payload=block)
+    limit = 1 << 20
+    tracemalloc.start()
+    try:
+        found = list(outcomes_of_decoder(data, max_decompressed_bytes=limit))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found == list(outcomes_of_twin(data, max_decompressed_bytes=limit))
+    with pytest.raises(DecompressedSizeError, match="larger than the 1048576 bytes"):
+        read(data, max_decompressed_bytes=limit)
+    assert peak < 40 << 20
+
+
+def test_declared_size_of_a_raw_snappy_block_is_not_believed() -> None:
+    block = b"\xff\xff\xff\xff\x0f" + compress("snappy-raw", b"x" * 100)[1:]
+    with pytest.raises(BlockTooLargeError):
+        decompress(Codec.SNAPPY, block, magic=MAGIC_V2)
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_block_of_exactly_the_limit_is_read(codec: str) -> None:
+    block = compress(codec, TEXT)
+    number = codec_number(codec)
+    assert decompress(number, block, magic=MAGIC_V2, max_bytes=len(TEXT)) == TEXT
+    with pytest.raises(BlockTooLargeError):
+        decompress(number, block, magic=MAGIC_V2, max_bytes=len(TEXT) - 1)
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_output_that_is_too_small_is_told_from_a_bad_block(codec: str) -> None:
+    block = memoryview(compress(codec, TEXT[:1000]))
+    for size in (0, 1, 500, 999):
+        with pytest.raises(OutputFullError):
+            decompress_into(codec_number(codec), block, memoryview(bytearray(size)), magic=2)
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_block_larger_than_the_buffer_makes_it_grow_and_shrink_again(codec: str) -> None:
+    large = b"0123456789abcdef" * (5 << 16)
+    buffer = DecompressionBuffer()
+    buffer.clear()
+    usual = len(buffer.data)
+    number = codec_number(codec)
+    assert buffer.append(number, memoryview(compress(codec, large)), magic=2)
+    assert len(buffer.data) > usual
+    assert buffer.data[: buffer.used_bytes].tobytes() == large
+    buffer.clear()
+    assert len(buffer.data) == usual
+
+
+def test_block_that_does_not_fit_behind_others_waits_for_the_next_group() -> None:
+    buffer = DecompressionBuffer()
+    buffer.clear()
+    block = memoryview(compress("zstd", bytes(1_500_000)))
+    assert buffer.append(Codec.ZSTD, block, magic=2)
+    assert not buffer.append(Codec.ZSTD, block, magic=2)
+    assert buffer.used_bytes == 1_500_000
+
+
+def test_bad_block_in_the_middle_is_told_behind_the_rows_before_it() -> None:
+    good = [
+        v2_batch([RecordSpec(value=b"v")], base_offset=offset, codec="zstd") for offset in (0, 1, 3)
+    ]
+    bad = v2_batch([RecordSpec()], base_offset=2, attributes=4, payload=b"no frame")
+    data = good[0] + good[1] + bad + good[2]
+    found = list(outcomes_of_decoder(data))
+    assert found == list(outcomes_of_twin(data))
+    assert [isinstance(outcome, list) for outcome in found] == [True, True, False, True]
+    assert decoder().flush() is None

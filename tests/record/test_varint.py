@@ -1,0 +1,85 @@
+"""Varints: values, bounds, and the compiled reader against the plain one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_segmentlog.record import kernels
+from spark_segmentlog.record.varint import VarintError, read_varint, read_varlong
+from spark_segmentlog.testing.builder import unsigned_varint, varint
+
+
+@pytest.mark.parametrize(
+    ("data", "value"),
+    [
+        (b"\x00", 0),
+        (b"\x01", -1),
+        (b"\x02", 1),
+        (b"\x7f", -64),
+        (b"\x80\x01", 64),
+        (b"\xfe\xff\xff\xff\x0f", 2**31 - 1),
+        (b"\xff\xff\xff\xff\x0f", -(2**31)),
+        (b"\x80\x00", 0),
+    ],
+)
+def test_varint_has_the_value_that_kafka_gives_it(data: bytes, value: int) -> None:
+    assert read_varint(data, 0, len(data)) == (value, len(data))
+    assert read_varlong(data, 0, len(data)) == (value, len(data))
+
+
+@pytest.mark.parametrize("value", [2**63 - 1, -(2**63), 2**40, -1])
+def test_varlong_holds_64_bits(value: int) -> None:
+    data = varint(value)
+    assert read_varlong(b"x" + data, 1, 1 + len(data)) == (value, 1 + len(data))
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "cut off after 0 bytes"),
+        (b"\x80\x80", "cut off after 2 bytes"),
+        (b"\x80\x80\x80\x80\x80\x00", "longer than the 5 bytes"),
+        (b"\xff\xff\xff\xff\x1f", "above 32 bits"),
+    ],
+)
+def test_bad_varint_is_refused(data: bytes, message: str) -> None:
+    with pytest.raises(VarintError, match=message):
+        read_varint(data, 0, len(data))
+
+
+def test_varlong_of_eleven_bytes_is_refused() -> None:
+    with pytest.raises(VarintError, match="longer than the 10 bytes"):
+        read_varlong(b"\x80" * 10 + b"\x00", 0, 11)
+
+
+def test_varint_does_not_reach_beyond_its_limit() -> None:
+    data = unsigned_varint(300)
+    with pytest.raises(VarintError):
+        read_varint(data, 0, 1)
+
+
+# Bytes of which most go on, so that long varints are common.
+continued = st.lists(st.one_of(st.integers(0x80, 0xFF), st.integers(0, 0xFF)), max_size=14).map(
+    bytes
+)
+
+
+@given(continued, st.integers(0, 14), st.integers(0, 14), st.booleans())
+def test_compiled_reader_equals_the_plain_one(
+    data: bytes, position: int, limit: int, is_long: bool
+) -> None:
+    limit = min(limit, len(data))
+    read, bits = (read_varlong, 70) if is_long else (read_varint, 35)
+    array = np.frombuffer(data + b"\x00" * 16, np.uint8).copy()
+    value, behind = kernels._varint(array, position, limit, bits)
+    try:
+        expected = read(data, position, limit)
+    except VarintError:
+        # The compiled one leaves values above 32 bits to its caller, who compares with the bytes.
+        in_range = -(2**31) <= value < 2**31
+        assert behind > len(data) or (not is_long and not in_range)
+    else:
+        assert (value, behind) == expected
