@@ -100,6 +100,11 @@ class Stream:
 
     def trigger(self) -> list[int] | None:
         """Run one trigger: the offsets that were read, or None where nothing was new."""
+        batches = self.trigger_batches()
+        return None if batches is None else _column(batches, "offset")
+
+    def trigger_batches(self) -> list[pa.RecordBatch] | None:
+        """Run one trigger: the Arrow batches of its tasks, or None where nothing was new."""
         start = self.committed
         if start is None:
             start = self.reader.initialOffset()
@@ -108,9 +113,9 @@ class Stream:
             return None
         if self.committed is None:
             start = self.reader.initialOffset()
-        rows = self.read(start, end)
+        batches = self.batches(start, end)
         self.committed = end
-        return rows
+        return batches
 
     def run(self, triggers: int = 100) -> list[list[int]]:
         """Run triggers until nothing is new."""
@@ -123,10 +128,17 @@ class Stream:
         raise AssertionError(f"still new rows after {triggers} triggers: {self.committed}")
 
     def read(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[int]:
-        return [row["offset"] for row in self.rows(start, end)]
+        return _column(self.batches(start, end), "offset")
 
     def rows(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[dict[str, Any]]:
+        return [row for each in self.batches(start, end) for row in each.to_pylist()]
+
+    def batches(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[pa.RecordBatch]:
         batches: list[pa.RecordBatch] = []
         for partition in self.reader.partitions(start, end):
             batches += self.reader.read(partition)
-        return [row for each in batches for row in each.to_pylist()]
+        return batches
+
+
+def _column(batches: list[pa.RecordBatch], name: str) -> list[Any]:
+    return [value for each in batches for value in each.column(name).to_pylist()]
