@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
-from collections.abc import Iterator
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
-import spark_segmentlog
 from tests.interop.broker import Broker
-from tests.interop.kafka_jars import PROJECT_DIRECTORY, KafkaJars
 from tests.interop.traffic import (
     FIRST_TIMESTAMP_MS,
     create_topics,
@@ -24,25 +19,6 @@ from tests.interop.traffic import (
 pytestmark = pytest.mark.interop
 
 SEED = 977
-
-
-@pytest.fixture(scope="module")
-def spark(jars: KafkaJars) -> Iterator[SparkSession]:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = str(PROJECT_DIRECTORY)
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.jars", ",".join(map(str, jars.connector)))
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .getOrCreate()
-    )
-    spark_segmentlog.register(session)
-    yield session
-    session.stop()
 
 
 @pytest.fixture(scope="module")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from spark_segmentlog.errors import LogLockedError, UnsafeTargetError
+from spark_segmentlog.errors import CommitPendingError, LogLockedError, UnsafeTargetError
+from spark_segmentlog.log import commit
 from spark_segmentlog.log.segment_tail import SegmentConfig
-from tests.interop.broker import Broker, ConsumedRecord, running_broker
+from tests.interop.broker import Broker, BrokerError, ConsumedRecord, running_broker
 from tests.interop.kafka_jars import KafkaJars
+from tests.interop.rows import by_topic, read_rows
 from tests.interop.traffic import CODECS
 from tests.interop.writing import draw_records, write_records
 
@@ -26,15 +30,14 @@ DATA_SUFFIXES = ("log", "index", "timeindex")
 
 
 @pytest.fixture
-def written_by_producers(jars: KafkaJars, tmp_path: Path) -> Broker:
-    """A running broker with a topic a codec, in which producers have written; not yet stopped."""
+def written_by_producers(jars: KafkaJars, tmp_path: Path) -> Iterator[Broker]:
+    """A running broker with a topic a codec, in which producers have written."""
     print(f"seed {SEED}")
-    broker = Broker(tmp_path / "broker", jars)
-    broker.__enter__()
-    for codec, topic in zip(CODECS, TOPICS, strict=True):
-        broker.create_topic(topic, partitions=PARTITIONS_COUNT, config=TOPIC_CONFIG)
-        _produce(broker, topic, b"before", compression_type=codec)
-    return broker
+    with running_broker(tmp_path / "broker", jars) as broker:
+        for codec, topic in zip(CODECS, TOPICS, strict=True):
+            broker.create_topic(topic, partitions=PARTITIONS_COUNT, config=TOPIC_CONFIG)
+            _produce(broker, topic, b"before", compression_type=codec)
+        yield broker
 
 
 def _produce(broker: Broker, topic: str, text: bytes, **config: object) -> None:
@@ -165,6 +168,32 @@ def _put_in_place(ours: Path, theirs: Path) -> None:
     shutil.rmtree(theirs)
     shutil.copytree(ours, theirs)
     (theirs / "partition.metadata").write_bytes(topic_id)
+
+
+def test_a_broker_refuses_an_open_commit_and_serves_it_once_it_is_ended(
+    written_by_producers: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = written_by_producers
+    before = broker.consume(TOPICS)
+    broker.stop()
+    records = draw_records(SEED, 50, topic=TOPICS[0], partition=1, first_offset=100)
+
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "disk failed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(commit, "roll_forward", fails)
+        with pytest.raises(CommitPendingError):
+            write_records(broker.log_directories, records, config=CONFIG)
+
+    with pytest.raises(BrokerError, match="segmentlog-commit"):
+        broker.start()
+    assert read_rows(broker.log_directories) == by_topic(before)
+    with commit.writing([str(path) for path in broker.log_directories]):
+        pass
+    broker.start()
+    assert broker.consume(TOPICS) == sorted([*before, *records])
+    assert read_rows(broker.log_directories) == by_topic([*before, *records])
 
 
 def test_a_directory_that_a_running_broker_holds_is_refused_and_left_alone(
