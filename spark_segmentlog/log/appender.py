@@ -31,6 +31,7 @@ from spark_segmentlog.log.file_names import (
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     OffsetRange,
+    find_base_offset,
     segment_file_name,
 )
 from spark_segmentlog.log.index_completion import complete_indexes
@@ -226,9 +227,10 @@ class PartitionAppender:
         """Close the segment and begin the next one at the log's end."""
         self._files.finish_time_index(self._segment)
         self._files.sync_log()
-        self._closed.append(self._files)
         empty = SegmentTail.empty(self._segment.next_offset, created_ms=now_ms())
-        self._files = _SegmentFiles.open(self._directory, empty.base_offset)
+        opened = _SegmentFiles.open(self._directory, empty.base_offset)
+        self._closed.append(self._files)
+        self._files = opened
         self._segment = empty
         self._has_new_names = True
 
@@ -239,10 +241,12 @@ class PartitionAppender:
 
     def _take_back(self, before: SegmentTail, error: OSError) -> None:
         """Cut off what a failed append has written, or take no more where that fails too."""
+        if self._closed:
+            self._files.close()
+            self._files = self._closed.pop(0)
+            self._close_rolled()
         try:
-            while self._closed:
-                self._files.remove()
-                self._files = self._closed.pop()
+            _remove_segments_behind(self._directory, before.base_offset)
             self._files.cut(before)
             self._segment = before
         except OSError:
@@ -260,10 +264,10 @@ class PartitionAppender:
 class _SegmentFiles:
     """The `.log` and the indexes of one segment, open for writing."""
 
-    def __init__(self, directory: str, base_offset: int, descriptors: tuple[int, ...]) -> None:
-        self._directory = directory
-        self._base_offset = base_offset
-        self._log, self._index, self._time_index = descriptors
+    def __init__(self, log: int, index: int, time_index: int) -> None:
+        self._log = log
+        self._index = index
+        self._time_index = time_index
         self._is_open = True
 
     @classmethod
@@ -278,7 +282,7 @@ class _SegmentFiles:
             for descriptor in descriptors:
                 files.close(descriptor)
             raise
-        return cls(directory, base_offset, tuple(descriptors))
+        return cls(*descriptors)
 
     def append(self, data: memoryview, before: SegmentTail, added: AppendedEntries) -> None:
         """Write a batch, then its index entries."""
@@ -310,18 +314,20 @@ class _SegmentFiles:
         files.fsync(self._index)
         files.fsync(self._time_index)
 
-    def remove(self) -> None:
-        """Remove the files of a segment that holds nothing."""
-        self.close()
-        for suffix in SUFFIXES:
-            path = os.path.join(self._directory, segment_file_name(self._base_offset, suffix))
-            files.unlink(path, missing_ok=True)
-
     def close(self) -> None:
         if self._is_open:
             self._is_open = False
             for descriptor in (self._log, self._index, self._time_index):
                 files.close(descriptor)
+
+
+def _remove_segments_behind(directory: str, base_offset: int) -> None:
+    """Remove the files of segments that a failed append has begun."""
+    for name in os.listdir(directory):
+        for suffix in SUFFIXES:
+            found = find_base_offset(name, suffix)
+            if found is not None and found > base_offset:
+                files.unlink(os.path.join(directory, name))
 
 
 def _cut(directory: str, tail: SegmentTail) -> None:

@@ -259,7 +259,10 @@ class LocalLog:
         *,
         max_bytes: int = DEFAULT_READ_BYTES,
     ) -> pa.Table:
-        """Read records from an offset on, about `max_bytes` of them, at least one if there is one.
+        """Read records from an offset on, at least one if there is one.
+
+        As a broker's fetch does, a read stays within one segment and takes whole record batches,
+        of about `max_bytes` together; go on at the last offset + 1.
 
         Returns
         -------

@@ -219,6 +219,7 @@ def _complete_indexes(
 ) -> SegmentTail:
     """Complete the indexes; after a crash make them anew, as unsynced entries may be gone."""
     indexed = segment.indexed
+    is_marked = journal.clean_shutdown_marks[plan.log_directory] is not None
     if not is_first_time:
         indexed = SegmentTail.empty(segment.base_offset, created_ms=indexed.created_ms)
     return complete_indexes(
@@ -227,7 +228,8 @@ def _complete_indexes(
         indexed,
         bytes_after=segment.bytes_after,
         index_interval_bytes=journal.index_interval_bytes,
-        durable=journal.clean_shutdown_marks[plan.log_directory] is not None,
+        # Without the mark the next writer looks at the last segment's indexes, at no others.
+        durable=is_marked or segment is not plan.segments[-1],
     )
 
 

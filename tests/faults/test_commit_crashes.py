@@ -10,9 +10,17 @@ from pathlib import Path
 import pytest
 
 from spark_segmentlog.errors import CommitPendingError, StagingError
-from spark_segmentlog.log.commit import writing
+from spark_segmentlog.log.commit import commit_staged_batches, writing
 from tests.faults.fault_layer import Disk, Faults, Killed
-from tests.faults.scenarios import MARK, Rows, Scenario, assert_sound, make_scenario
+from tests.faults.scenarios import (
+    MARK,
+    Rows,
+    Scenario,
+    Writing,
+    assert_sound,
+    make_scenario,
+    stage,
+)
 
 QUICK_STRIDE = 41
 POWER_CUTS = [
@@ -58,8 +66,17 @@ class Outcomes:
         return "after"
 
 
-def check_reopened(scenario: Scenario, outcomes: Outcomes, *, must_be: str | None = None) -> str:
-    """Read before anyone mends, then open for writing, then try the write again."""
+def check_reopened(
+    scenario: Scenario,
+    outcomes: Outcomes,
+    *,
+    must_be: str | None = None,
+    power_was_lost: bool = False,
+) -> str:
+    """Read before anyone mends, then open for writing, then try the write again.
+
+    What the power takes of the last segments' indexes, the next write to them makes anew.
+    """
     seen = outcomes.name(scenario.rows())
     with writing(scenario.directories):
         pass
@@ -72,6 +89,9 @@ def check_reopened(scenario: Scenario, outcomes: Outcomes, *, must_be: str | Non
     if mended == "after":
         assert scenario.commit().is_skipped
         assert outcomes.name(scenario.rows()) == "after"
+        if power_was_lost:
+            counts = dict.fromkeys(outcomes.after, 1)
+            commit_staged_batches(stage(scenario.directories, [Writing(counts)]))
         assert_sound(scenario.directories)
     return mended
 
@@ -122,7 +142,8 @@ def run_power_cuts(scenario: Scenario, stride: int, links: Path) -> None:
             disk = Disk(scenario.root, folder)
             is_done = kill_at(scenario, operation, tear=False, disk=disk)
             disk.lose_power(number, names=names, data=data)
-            check_reopened(scenario, outcomes, must_be="after" if is_done else None)
+            must_be = "after" if is_done else None
+            check_reopened(scenario, outcomes, must_be=must_be, power_was_lost=True)
 
 
 def test_losing_power_at_some_operations_it_is_whole_or_not_there(

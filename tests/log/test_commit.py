@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -42,6 +41,7 @@ from spark_segmentlog.log.staging import list_staged
 from spark_segmentlog.log.targets import read_target_layout
 from spark_segmentlog.log.verification import verify
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch
+from tests.broker_logs.broker_data import unpack
 from tests.faults.scenarios import MARK, Writing, make_scenario, read_rows, stage
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -224,12 +224,7 @@ def test_the_clean_shutdown_mark_comes_back_with_the_same_bytes(directory: str) 
 
 @pytest.mark.parametrize("name", ["clean", "crashed"])
 def test_a_brokers_directories_are_appended_to(name: str, tmp_path: Path) -> None:
-    source = Path("/tmp/kl") / name
-    if not source.is_dir():
-        pytest.skip("the broker's logs are not unpacked here")
-    directories = [str(tmp_path / slot) for slot in ("d0", "d1")]
-    for slot, directory in zip(("d0", "d1"), directories, strict=True):
-        shutil.copytree(source / slot, directory)
+    directories = list(unpack("kafka-4.3.1", name, tmp_path).log_directories)
     orders = [TopicPartition("orders", partition) for partition in range(3)]
     before = read_rows(directories)
     request = stage(directories, [Writing(dict.fromkeys(orders, 10))], config=SegmentConfig())
