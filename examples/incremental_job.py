@@ -14,7 +14,12 @@ from sample_log import log_directories
 TOPIC = "orders"
 RUNS = 3
 
-spark = SparkSession.builder.master("local[2]").appName("incremental-job").getOrCreate()
+spark = (
+    SparkSession.builder.master("local[2]")
+    .appName("incremental-job")
+    .config("spark.ui.showConsoleProgress", False)
+    .getOrCreate()
+)
 log = Path(tempfile.mkdtemp(prefix="growing-log-"))
 checkpoint = tempfile.mkdtemp(prefix="checkpoint-")
 

@@ -42,7 +42,12 @@ def show(micro_batch: DataFrame, batch_id: int) -> None:
     ).orderBy("partition").show()
 
 
-spark = SparkSession.builder.master("local[2]").appName("tail-a-broker").getOrCreate()
+spark = (
+    SparkSession.builder.master("local[2]")
+    .appName("tail-a-broker")
+    .config("spark.ui.showConsoleProgress", False)
+    .getOrCreate()
+)
 live = Path(tempfile.mkdtemp(prefix="live-log-"))
 broker = threading.Thread(target=play_back, args=(live,))
 query = (

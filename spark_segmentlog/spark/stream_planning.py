@@ -154,13 +154,18 @@ def advance(
 
 
 def _advance_added(draft: _Draft, topic_partition: TopicPartition, view: PartitionView) -> None:
+    begin = _begin_added(draft, topic_partition, view)
+    draft.take(topic_partition, begin, max(begin, view.end_offset))
+
+
+def _begin_added(draft: _Draft, topic_partition: TopicPartition, view: PartitionView) -> int:
     begin = view.log_start_offset
     if begin != 0:
         draft.lose(
             ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO,
             f"Added partition {topic_partition} starts from {begin} instead of 0.",
         )
-    draft.take(topic_partition, begin, max(begin, view.end_offset))
+    return begin
 
 
 def _advance_known(
@@ -210,7 +215,10 @@ def plan_ranges(
         if view is None:
             gone.add(topic_partition)
             continue
-        start_offset = start.get(topic_partition, view.log_start_offset)
+        if topic_partition in start:
+            start_offset = start[topic_partition]
+        else:
+            start_offset = _begin_added(draft, topic_partition, view)
         known = _is_same_topic(topic_partition, view, seen_topic_ids)
         offset_range = _clip(
             draft, OffsetRange(topic_partition, start_offset, end_offset), view, known

@@ -215,7 +215,7 @@ class StreamPlanner:
         Raises
         ------
         OptionValueError, UnknownTopicOrPartitionError
-            The options name other partitions than there are.
+            The options name other partitions than there are, or a start above its end.
         DataLossError
             A starting offset lies outside of the log.
         """
@@ -340,6 +340,9 @@ class StreamPlanner:
                 f"[{first}, {last}): reset to {offset}."
             )
             self._report_losses([DataLoss(stream_planning.START_OFFSET_RESET, message)])
+        ending = self._ending_offset(topic_partition, log)
+        if ending is not None:
+            kafka_offsets.check_resolved(topic_partition, offset, ending)
         return offset
 
     def _ending_offset(

@@ -157,6 +157,17 @@ def test_ranges_are_what_the_log_still_holds(
     assert [each.condition for each in plan.losses] == ([] if loss is None else [loss])
 
 
+@pytest.mark.parametrize(("end", "ranges"), [(9, (OffsetRange(T0, 3, 9),)), (2, ())])
+def test_a_replay_of_an_added_partition_that_lost_its_first_rows_is_a_loss(
+    end: int, ranges: tuple[OffsetRange, ...]
+) -> None:
+    plan = plan_ranges({}, {T0: end}, {T0: view(3, 20)}, {})
+    assert plan.ranges == ranges
+    assert [loss.condition for loss in plan.losses] == [
+        ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO
+    ]
+
+
 def test_a_range_of_a_partition_that_is_gone_is_a_loss() -> None:
     plan = plan_ranges({T0: 1}, {T0: 2}, {}, {})
     assert (plan.ranges, [loss.condition for loss in plan.losses]) == ((), [PARTITIONS_DELETED])

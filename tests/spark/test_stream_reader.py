@@ -140,6 +140,20 @@ def test_specified_partitions_must_match_exactly(log: GrowingLog, starting: str)
         Stream(log.path, startingOffsets=starting).trigger()
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"endingOffsets": '{"t":{"0":4}}'},
+        {"endingTimestamp": 500},
+        {"startingOffsets": '{"t":{"0":5}}', "endingOffsets": '{"t":{"0":4}}'},
+    ],
+)
+def test_a_start_above_its_end_is_refused(log: GrowingLog, options: dict[str, str]) -> None:
+    log.append(batch(0, 6))
+    with pytest.raises(OptionValueError, match="START_OFFSET_GREATER_THAN_END_OFFSET"):
+        Stream(log.path, **options).trigger()
+
+
 @pytest.mark.parametrize(("start", "reset"), [(2, 3), (99, 6)])
 def test_a_starting_offset_outside_of_the_log_is_a_loss(
     log: GrowingLog, start: int, reset: int
