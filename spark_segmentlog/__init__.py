@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from spark_segmentlog import errors
-    from spark_segmentlog.arrow import open_log, read_arrow
+    from spark_segmentlog.arrow import read_arrow
     from spark_segmentlog.errors import SegmentLogError
+    from spark_segmentlog.log.local_log import open_log
     from spark_segmentlog.spark.datasource import register
     from spark_segmentlog.spark.progress import lag
 
@@ -19,7 +20,7 @@ __all__ = ["SegmentLogError", "errors", "lag", "open_log", "read_arrow", "regist
 _HOMES = {
     "SegmentLogError": "spark_segmentlog.errors",
     "lag": "spark_segmentlog.spark.progress",
-    "open_log": "spark_segmentlog.arrow",
+    "open_log": "spark_segmentlog.log.local_log",
     "read_arrow": "spark_segmentlog.arrow",
     "register": "spark_segmentlog.spark.datasource",
 }

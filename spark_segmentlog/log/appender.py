@@ -227,6 +227,8 @@ class PartitionAppender:
         """Close the segment and begin the next one at the log's end."""
         self._files.finish_time_index(self._segment)
         self._files.sync_log()
+        # Nobody looks at a closed segment's indexes again, so they have to last.
+        self._files.sync_indexes()
         empty = SegmentTail.empty(self._segment.next_offset, created_ms=now_ms())
         opened = _SegmentFiles.open(self._directory, empty.base_offset)
         self._closed.append(self._files)
