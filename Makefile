@@ -41,7 +41,7 @@ lint: $(STAMP) ## ruff, mypy --strict, import layers
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
-	$(VENV)/bin/lint-imports --config conf/importlinter.ini
+	$(VENV)/bin/lint-imports conf/importlinter.ini
 
 .PHONY: format
 format: $(STAMP) ## let ruff rewrite what it can
