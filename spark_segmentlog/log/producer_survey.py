@@ -61,7 +61,17 @@ class LastBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentSurvey:
-    """What the walk measured of one segment; `earliest_horizon_ms` is -1 where there is none."""
+    """What the walk measured of one segment.
+
+    Attributes
+    ----------
+    largest_timestamp : int
+        In ms; -1 where no record has one.
+    records_count : int
+        An estimate from above, where wrappers of formats 0 and 1 are among its batches.
+    earliest_horizon_ms : int
+        -1 where no batch has a delete horizon.
+    """
 
     base_offset: int
     largest_timestamp: int
@@ -276,7 +286,9 @@ class _Measures:
 
     def take(self, table: HeaderTable) -> None:
         self.largest_timestamp = max(self.largest_timestamp, int(table.max_timestamp.max()))
-        self.records_count += int(np.maximum(table.records_count, 1).sum())
+        # A wrapper does not say how many messages it holds: seldom more than it has bytes.
+        counts = np.where(table.records_count < 0, table.size_bytes, table.records_count)
+        self.records_count += int(counts.sum())
         horizons = table.base_timestamp[table.has_delete_horizon]
         if len(horizons):
             earliest = int(horizons.min())

@@ -25,7 +25,13 @@ from enum import StrEnum
 from typing import Final
 
 from spark_segmentlog.log import files
-from spark_segmentlog.log.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, TopicPartition
+from spark_segmentlog.log.file_names import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TopicPartition,
+)
 from spark_segmentlog.log.log_directory import LogDirectoryState
 from spark_segmentlog.log.maintenance import (
     DEFAULT_FILE_DELETE_DELAY_MS,
@@ -347,11 +353,17 @@ def _roll_empty_segment(
     snapshot = segment_path(place.directory, end_offset, SNAPSHOT_SUFFIX)
     if survey.states and not os.path.exists(snapshot):
         files.write_atomically(snapshot, format_producer_snapshot(survey.states))
-    path = segment_path(place.directory, end_offset, LOG_SUFFIX)
+    # The log comes last: a segment without its indexes would be taken for a damaged one.
+    for kind in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+        _create_empty(segment_path(place.directory, end_offset, kind))
+    files.fsync_directory(place.directory)
+    return end_offset
+
+
+def _create_empty(path: str) -> None:
     descriptor = files.open_for_update(path, create=True)
     try:
+        files.truncate(descriptor, 0)
         files.fsync(descriptor)
     finally:
         files.close(descriptor)
-    files.fsync_directory(place.directory)
-    return end_offset

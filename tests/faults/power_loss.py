@@ -12,6 +12,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,8 @@ class _File:
         """Half of what was not synced, then zeros where the file had grown."""
         if self.content == self.synced:
             return self.content
-        same = len(os.path.commonprefix([self.content, self.synced]))
+        pairs = zip(self.content, self.synced, strict=False)
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
         middle = same + (len(self.content) - same) // 2
         return self.content[:middle].ljust(len(self.content), b"\0")
 

@@ -33,7 +33,7 @@ from spark_segmentlog.testing.builder import (
     v2_batch,
 )
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(7200)]
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 INPUTS = int(os.environ.get("SEGMENTLOG_FUZZ_INPUTS", "1000000"))

@@ -219,8 +219,8 @@ def _names(root: Path) -> list[str]:
 
 
 def check_compacted_state(root: Path, before: list[Value], after: list[Value]) -> None:
-    """No row is new or changed, none that compaction keeps is missing; seen by reader and
-    broker.""" for seen in (read(root), start_broker(_copy(root))):
+    """No row is new or changed, none that compaction keeps is missing."""
+    for seen in (read(root), start_broker(_copy(root))):
         assert set(after) <= set(seen) <= set(before)
     aborted = {(4, b"c", b"aborted"), (5, b"x", b"aborted")}
     assert set(read(root, "read_committed")) == set(read(root)) - aborted
