@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from tests.benchmarks.harness import PROJECT_DIRECTORY, Figure, Settings
@@ -92,11 +93,16 @@ def _python_workers() -> list[int]:
 
     workers = []
     for process in psutil.Process().children(recursive=True):
-        if any("daemon" in argument for argument in process.cmdline()):
+        # A worker that has just ended is still listed.
+        with suppress(psutil.NoSuchProcess):
             parent = process.parent()
-            if parent is not None and any("daemon" in text for text in parent.cmdline()):
+            if _is_daemon(process.cmdline()) and parent and _is_daemon(parent.cmdline()):
                 workers.append(process.pid)
     return workers
+
+
+def _is_daemon(command: list[str]) -> bool:
+    return any("daemon" in argument for argument in command)
 
 
 _PROGRAMS = {"read_arrow": _read_arrow, "spark": _read_by_spark}
