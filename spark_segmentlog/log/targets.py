@@ -222,6 +222,8 @@ def make_log_directories(paths: Iterable[str]) -> None:
                 files.mkdir(folder, exist_ok=True)
             except PermissionError as error:
                 raise LogPermissionError(f"no permission to create {folder}") from error
+            except (FileExistsError, NotADirectoryError) as error:
+                raise NotALogDirectoryError(f"{folder} is no folder: {error}") from error
             files.fsync_directory(os.path.dirname(folder))
 
 
