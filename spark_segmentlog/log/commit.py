@@ -20,6 +20,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Final
 
 from spark_segmentlog.errors import CommitPendingError, SegmentLogError, StagingError
@@ -44,8 +45,13 @@ from spark_segmentlog.log.partition_tail import (
     now_ms,
     read_partition_tail,
 )
-from spark_segmentlog.log.roll_forward import remove_journals, roll_forward, write_journals
-from spark_segmentlog.log.segment_tail import SegmentConfig
+from spark_segmentlog.log.roll_forward import (
+    KnownBatches,
+    remove_journals,
+    roll_forward,
+    write_journals,
+)
+from spark_segmentlog.log.segment_tail import BatchExtents, SegmentConfig
 from spark_segmentlog.log.staged_files import StagedPlace, find_staged, stamp_offsets
 from spark_segmentlog.log.staging import (
     STAGED_PREFIX,
@@ -127,12 +133,13 @@ def commit_staged_batches(request: CommitRequest) -> CommitResult:
             _clear_staging(request)
             return CommitResult(is_skipped=True)
         with _before_the_journal():
-            journal = _prepare(request)
-        if journal is None:
+            prepared = _prepare(request)
+        if prepared is None:
             return CommitResult()
+        journal = prepared.journal
         with _before_the_journal(), _reserved(journal):
             _enter(journal)
-        _finish(journal, is_first_time=True)
+        _finish(journal, prepared.known_batches)
         _clear_staging(request)
     return CommitResult(offset_ranges=_offset_ranges(journal.partitions))
 
@@ -197,7 +204,7 @@ def finish_open_commits(log_directories: Iterable[str]) -> list[str]:
             # A pointer whose commit never began or is over, or a folder without a journal.
             remove_journals([directory])
         else:
-            _finish(journal, is_first_time=False)
+            _finish(journal, None)
             finished.append(journal.write_id)
     return finished
 
@@ -234,7 +241,13 @@ def _before_the_journal() -> Iterator[None]:
         raise StagingError(f"nothing was committed: {error}") from error
 
 
-def _prepare(request: CommitRequest) -> Journal | None:
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    journal: Journal
+    known_batches: KnownBatches
+
+
+def _prepare(request: CommitRequest) -> _Prepared | None:
     """Work out the commit and make the staged files ready; None where there is nothing to do."""
     places = [find_staged(file) for write in request.staged for file in write.files]
     planned = _plan(request, places)
@@ -242,8 +255,8 @@ def _prepare(request: CommitRequest) -> Journal | None:
         return None
     plans = tuple(partition.plan for partition in planned.values())
     touched = {plan.log_directory for plan in plans} or {request.layout.log_directories[0]}
-    _stamp(request, places, planned)
-    return Journal(
+    known_batches = _stamp(request, places, planned)
+    journal = Journal(
         write_id=new_write_id(request.application, request.version),
         application=request.application,
         version=request.version,
@@ -252,6 +265,7 @@ def _prepare(request: CommitRequest) -> Journal | None:
         staged_paths=tuple(place.file.path for place in places),
         partitions=plans,
     )
+    return _Prepared(journal, known_batches)
 
 
 def _plan(
@@ -349,19 +363,25 @@ def _stamp(
     request: CommitRequest,
     places: Sequence[StagedPlace],
     planned: Mapping[TopicPartition, PlannedPartition],
-) -> None:
+) -> KnownBatches:
     """Write final offsets into the staged files, in the order in which they were dealt out."""
+    known: dict[tuple[str, int], BatchExtents] = {}
     by_path = {place.file.path: place for place in places}
     offsets = {key: iter(partition.base_offsets) for key, partition in planned.items()}
     for write in sorted(request.staged, key=lambda write: write.task_id):
         for file in write.files:
             place = by_path[file.path]
             keys = [write.topic_partitions[extent.slot] for extent in place.extents]
-            stamp_offsets(
+            batches = stamp_offsets(
                 place,
                 base_offsets=[next(offsets[key]) for key in keys],
                 leader_epochs=[planned[key].plan.leader_epoch for key in keys],
             )
+            sizes = [extent.size_bytes for extent in place.extents]
+            positions = accumulate([0, *sizes[:-1]])
+            for position, extent in zip(positions, batches, strict=False):
+                known[file.path, position] = extent
+    return known
 
 
 @contextmanager
@@ -404,13 +424,13 @@ def _enter(journal: Journal) -> None:
         raise
 
 
-def _finish(journal: Journal, *, is_first_time: bool) -> None:
+def _finish(journal: Journal, known_batches: KnownBatches | None) -> None:
     try:
-        roll_forward(journal, is_first_time=is_first_time)
+        roll_forward(journal, known_batches=known_batches)
     except OSError as error:
         raise _pending(journal, error) from error
     except SegmentLogError as error:
-        if not is_first_time:
+        if known_batches is None:
             raise
         raise _pending(journal, error) from error
 

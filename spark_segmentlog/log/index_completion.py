@@ -37,6 +37,7 @@ def complete_indexes(
     bytes_after: int,
     index_interval_bytes: int,
     durable: bool,
+    batches: BatchExtents | None = None,
 ) -> SegmentTail:
     """Walk a segment from where its indexes hold to its end, and write what they lack.
 
@@ -51,33 +52,25 @@ def complete_indexes(
         End of the log's valid bytes.
     index_interval_bytes : int
     durable : bool
-        Whether to sync the indexes: only where a broker will trust them.
+        Whether to sync the indexes: only where somebody will trust them.
+    batches : BatchExtents, optional
+        What lies between `indexed` and the end, where it is known; else the log is walked.
 
     Returns
     -------
     SegmentTail
         The segment at its end.
     """
-    added = walk_entries(
-        topic_partition,
-        directory,
-        indexed,
-        bytes_after=bytes_after,
-        index_interval_bytes=index_interval_bytes,
-    )
+    if batches is None:
+        batches = _walk(topic_partition, directory, indexed, bytes_after)
+    added = append_batches(indexed, batches, index_interval_bytes=index_interval_bytes)
     write_entries(directory, indexed, added, durable=durable)
     return added.tail
 
 
-def walk_entries(
-    topic_partition: TopicPartition,
-    directory: str,
-    indexed: SegmentTail,
-    *,
-    bytes_after: int,
-    index_interval_bytes: int,
-) -> AppendedEntries:
-    """Work out the entries for the batches between a state of a segment and its end."""
+def _walk(
+    topic_partition: TopicPartition, directory: str, indexed: SegmentTail, bytes_after: int
+) -> BatchExtents:
     segment = Segment(
         topic_partition=topic_partition,
         directory=directory,
@@ -88,8 +81,7 @@ def walk_entries(
     if bytes_after > indexed.size_bytes:
         tables = segment.headers(indexed.size_bytes, bytes_after)
         parts.extend(batch_extents(table) for table in tables)
-    batches = BatchExtents.concatenate(parts)
-    return append_batches(indexed, batches, index_interval_bytes=index_interval_bytes)
+    return BatchExtents.concatenate(parts)
 
 
 def write_entries(

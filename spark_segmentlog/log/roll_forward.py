@@ -48,7 +48,7 @@ from spark_segmentlog.log.file_names import segment_file_name
 from spark_segmentlog.log.files import LOCAL
 from spark_segmentlog.log.index_completion import complete_indexes
 from spark_segmentlog.log.partition_tail import write_tail_file
-from spark_segmentlog.log.segment_tail import SegmentTail
+from spark_segmentlog.log.segment_tail import BatchExtents, SegmentTail
 from spark_segmentlog.log.staged_files import header_checksum_of
 from spark_segmentlog.record.layout import RECORD_BATCH_HEADER
 
@@ -76,8 +76,18 @@ def remove_journals(log_directories: Iterable[str]) -> None:
         files.fsync_directory(directory)
 
 
-def roll_forward(journal: Journal, *, is_first_time: bool = False) -> None:
+KnownBatches = Mapping[tuple[str, int], BatchExtents]
+
+
+def roll_forward(journal: Journal, *, known_batches: KnownBatches | None = None) -> None:
     """Take the steps of a commit to their end.
+
+    Parameters
+    ----------
+    journal : Journal
+    known_batches : mapping, optional
+        For the first time: the batches of extents, by staged path and position, as far as they are
+        at hand. None says that steps may have been taken before.
 
     Raises
     ------
@@ -86,13 +96,13 @@ def roll_forward(journal: Journal, *, is_first_time: bool = False) -> None:
     OSError
         A step failed; the journal stays.
     """
-    if not is_first_time:
+    if known_batches is None:
         check_targets(journal)
     _unlink_marks(journal)
     _make_partition_directories(journal)
     with _StagedSources() as sources:
         for plan in journal.partitions:
-            _take_steps(journal, plan, sources, is_first_time=is_first_time)
+            _take_steps(journal, plan, sources, known_batches)
     _write_log_start_offsets(journal)
     _publish(journal)
     remove_journals(journal.log_directories)
@@ -196,7 +206,10 @@ def _is_ours(found: bytes, ours: bytes) -> bool:
 
 
 def _take_steps(
-    journal: Journal, plan: PartitionPlan, sources: _StagedSources, *, is_first_time: bool
+    journal: Journal,
+    plan: PartitionPlan,
+    sources: _StagedSources,
+    known_batches: KnownBatches | None,
 ) -> None:
     directory = _directory(plan)
     if plan.partition_metadata is not None:
@@ -207,7 +220,7 @@ def _take_steps(
     tail: SegmentTail | None = None
     for segment in plan.segments:
         _write_log(plan, segment, sources)
-        tail = _complete_indexes(journal, plan, segment, is_first_time=is_first_time)
+        tail = _complete_indexes(journal, plan, segment, known_batches)
     if tail is not None:
         write_tail_file(directory, tail)
     if _makes_names(plan):
@@ -215,12 +228,15 @@ def _take_steps(
 
 
 def _complete_indexes(
-    journal: Journal, plan: PartitionPlan, segment: SegmentPlan, *, is_first_time: bool
+    journal: Journal,
+    plan: PartitionPlan,
+    segment: SegmentPlan,
+    known_batches: KnownBatches | None,
 ) -> SegmentTail:
     """Complete the indexes; after a crash make them anew, as unsynced entries may be gone."""
     indexed = segment.indexed
     is_marked = journal.clean_shutdown_marks[plan.log_directory] is not None
-    if not is_first_time:
+    if known_batches is None:
         indexed = SegmentTail.empty(segment.base_offset, created_ms=indexed.created_ms)
     return complete_indexes(
         plan.topic_partition,
@@ -230,7 +246,22 @@ def _complete_indexes(
         index_interval_bytes=journal.index_interval_bytes,
         # Without the mark the next writer looks at the last segment's indexes, at no others.
         durable=is_marked or segment is not plan.segments[-1],
+        batches=_batches_behind(plan, segment, indexed, known_batches or {}),
     )
+
+
+def _batches_behind(
+    plan: PartitionPlan, segment: SegmentPlan, indexed: SegmentTail, known: KnownBatches
+) -> BatchExtents | None:
+    """Join the batches behind a state of a segment; None where not all of them are known."""
+    adopt = _adopt_step(plan, segment.base_offset)
+    places = [] if adopt is None else [(adopt.staged_path, 0)]
+    places.extend(
+        (step.staged_path, step.staged_position) for step in _copy_steps(plan, segment.base_offset)
+    )
+    if indexed.size_bytes != segment.valid_bytes_before or not known.keys() >= set(places):
+        return None
+    return BatchExtents.concatenate([known[place] for place in places])
 
 
 def _makes_names(plan: PartitionPlan) -> bool:

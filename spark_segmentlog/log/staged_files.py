@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from spark_segmentlog.errors import StagingError
 from spark_segmentlog.log import files
+from spark_segmentlog.log.segment_tail import BatchExtents
 from spark_segmentlog.log.staging import StagedExtent, StagedFile, header_checksum
 from spark_segmentlog.record.decoder import StopReason, scan_headers
 from spark_segmentlog.record.layout import LOG_OVERHEAD, MAGIC_V2, RECORD_BATCH_HEADER
@@ -83,7 +84,7 @@ def find_staged(file: StagedFile) -> StagedPlace:
 
 def stamp_offsets(
     place: StagedPlace, base_offsets: Sequence[int], leader_epochs: Sequence[int]
-) -> None:
+) -> list[BatchExtents]:
     """Write final base offsets and leader epochs into a staged file, and sync it.
 
     Parameters
@@ -91,6 +92,12 @@ def stamp_offsets(
     place : StagedPlace
     base_offsets, leader_epochs : sequence of int
         One for each extent.
+
+    Returns
+    -------
+    list of BatchExtents
+        The batches of each extent, so that nobody needs to walk them again; none where they are
+        small and so many that they are better walked.
 
     Raises
     ------
@@ -106,6 +113,26 @@ def stamp_offsets(
         files.fsync(descriptor)
     finally:
         files.close(descriptor)
+    return _extents(headers, place, stamps) if _has_large_batches(place.file) else []
+
+
+def _extents(
+    headers: StagedHeaders, place: StagedPlace, stamps: npt.NDArray[np.void]
+) -> list[BatchExtents]:
+    last_offsets = stamps["base_offset"].astype(np.int64) + headers.last_offset_deltas
+    ends = np.cumsum([extent.batch_count for extent in place.extents]).tolist()
+    return [
+        BatchExtents(
+            headers.sizes_bytes[start:end],
+            last_offsets[start:end],
+            headers.max_timestamps[start:end],
+        )
+        for start, end in zip([0, *ends[:-1]], ends, strict=True)
+    ]
+
+
+def _has_large_batches(file: StagedFile) -> bool:
+    return file.size_bytes >= file.batch_count * LARGE_BATCH_BYTES
 
 
 def header_checksum_of(path: str, size_bytes: int) -> int:
@@ -125,7 +152,7 @@ def header_checksum_of(path: str, size_bytes: int) -> int:
 
 def _read_headers(descriptor: int, file: StagedFile) -> StagedHeaders:
     """Walk a staged file's batch headers."""
-    if file.size_bytes >= file.batch_count * LARGE_BATCH_BYTES:
+    if _has_large_batches(file):
         return _read_single_headers(descriptor, file)
     return _scan_pieces(descriptor, file.path, file.size_bytes)
 
