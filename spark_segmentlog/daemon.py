@@ -2,8 +2,8 @@
 
 Set ``spark.python.daemon.module=spark_segmentlog.daemon``. A query that stops early (``show``,
 ``limit``) costs Spark its worker, and the next one would load numba and the kernels again. Here
-they are loaded once; no kernel is run and no thread of pyarrow is started before the fork, since
-neither survives it.
+they are loaded once. No kernel is run and pyarrow is not imported before the fork: neither's
+threads would survive it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ from pyspark import daemon
 
 
 def preload() -> None:
-    """Import the modules that a reading task uses, numba and the compiled kernels among them.
+    """Load numba, the compiled kernels and what else a reading task imports, but not pyarrow.
 
-    A module that cannot be loaded is left to the worker, which can tell the user why.
+    Whatever cannot be loaded is left to the worker, which can tell the user why.
     """
     try:
-        import spark_segmentlog.spark.batch_reader
-        import spark_segmentlog.spark.datasource  # noqa: F401
+        import spark_segmentlog.spark.planning
+        import spark_segmentlog.spark.pushdown  # noqa: F401
+        from spark_segmentlog.record.preload import load_cached_kernels
+
+        load_cached_kernels()
     except ImportError:
         logging.getLogger(__name__).warning("cannot load the reader ahead", exc_info=True)
 
