@@ -134,7 +134,7 @@ class SegmentList(Sequence[Segment]):
         """Measure each `.log` file; 0 for one that is gone."""
         storage = self._log.storage
         return np.fromiter(
-            (_size_or_zero(storage, path) for path in self._paths(file_names.LOG_SUFFIX)),
+            (_size_or_zero(storage, path) for path in self.paths(file_names.LOG_SUFFIX)),
             np.int64,
             len(self),
         )
@@ -147,7 +147,7 @@ class SegmentList(Sequence[Segment]):
         """
         trusted = self._log.are_indexes_trusted(self)
         is_kept = np.ones(len(self), np.bool_)
-        paths = self._paths(file_names.TIME_INDEX_SUFFIX)
+        paths = self.paths(file_names.TIME_INDEX_SUFFIX)
         for index, (path, is_trusted) in enumerate(zip(paths, trusted.tolist(), strict=True)):
             if is_trusted:
                 largest = read_largest_timestamp(self._log.storage, path)
@@ -164,7 +164,8 @@ class SegmentList(Sequence[Segment]):
         some.slots, some.base_offsets = self.slots[chosen], self.base_offsets[chosen]
         return some
 
-    def _paths(self, kind: str) -> Iterator[str]:
+    def paths(self, kind: str) -> Iterator[str]:
+        """Give the path of each segment's file of one kind."""
         prefix = f"{self._log.directory}/"
         swapped = self._log.listing.swapped
         for base_offset in self.base_offsets.tolist():
@@ -540,11 +541,13 @@ class PartitionLog:
 
     def _find_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         buffer = ReadBuffer()
-        for segment in self.segments_between(self.log_start_offset, self.log_end_offset):
-            largest = segment.largest_timestamp()
+        segments = self.segments_between(self.log_start_offset, self.log_end_offset)
+        trusted = self.are_indexes_trusted(segments).tolist()
+        for index, path in enumerate(segments.paths(file_names.TIME_INDEX_SUFFIX)):
+            largest = read_largest_timestamp(self.storage, path) if trusted[index] else None
             if largest is not None and largest < timestamp_ms:
                 continue
-            found = self._first_at_or_after(segment, timestamp_ms, buffer)
+            found = self._first_at_or_after(segments[index], timestamp_ms, buffer)
             if found is not None:
                 return found
         return None
