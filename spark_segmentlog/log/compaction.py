@@ -245,7 +245,7 @@ class _PartitionCompactor:
         self._state = LogDirectoryState.read(self._place.log_directory)
         before = list_segment_files(self._place.directory)
         first_dirty = cleaned_up_to = before[0].base_offset if before else 0
-        if len(before) > 1:
+        if len(before) > 1 and self._may_be_dirty_enough(before):
             self._survey = survey_producers(self._place.segments(self._state, before))
             first_dirty = self._first_dirty_offset(before)
             cleaned_up_to = self._clean(before, first_dirty)
@@ -286,15 +286,36 @@ class _PartitionCompactor:
             dirty = self._clean_pass(dirty, end_offset)
         return dirty
 
+    def _may_be_dirty_enough(self, segments: Sequence[SegmentFile]) -> bool:
+        """Tell by the sizes of files whether a ratio can be reached, before a byte is read.
+
+        Without a ratio all is looked at, since a delete horizon may be over.
+        """
+        end_offset = segments[-1].base_offset
+        first_dirty = self._checkpointed_offset(segments)
+        if self._config.min_cleanable_ratio <= 0 or first_dirty > end_offset:
+            return True
+        return self._is_dirty_enough(segments, first_dirty, end_offset)
+
     def _first_dirty_offset(self, segments: Sequence[SegmentFile]) -> int:
-        topic_partition = self._place.topic_partition
-        start = max(self._state.log_start_offsets.get(topic_partition, 0), segments[0].base_offset)
-        offsets = read_offset_checkpoint(
-            LOCAL, self._place.log_directory, CLEANER_OFFSET_CHECKPOINT
-        )
-        checkpointed = (offsets or {}).get(topic_partition, start)
+        checkpointed = self._checkpointed_offset(segments)
         # A checkpoint beyond the log's end is that of a log that was cut since.
-        return checkpointed if start <= checkpointed <= self._survey.next_offset else start
+        if checkpointed > self._survey.next_offset:
+            return self._log_start_offset(segments)
+        return checkpointed
+
+    def _checkpointed_offset(self, segments: Sequence[SegmentFile]) -> int:
+        start = self._log_start_offset(segments)
+        offsets = self._cleaner_offsets()
+        return max(offsets.get(self._place.topic_partition, start), start)
+
+    def _cleaner_offsets(self) -> dict[TopicPartition, int]:
+        directory = self._place.log_directory
+        return read_offset_checkpoint(LOCAL, directory, CLEANER_OFFSET_CHECKPOINT) or {}
+
+    def _log_start_offset(self, segments: Sequence[SegmentFile]) -> int:
+        checkpointed = self._state.log_start_offsets.get(self._place.topic_partition, 0)
+        return max(checkpointed, segments[0].base_offset)
 
     def _first_uncleanable_offset(self, segments: Sequence[SegmentFile], first_dirty: int) -> int:
         """Find the base offset of the first segment that must stay as it is."""
@@ -370,10 +391,7 @@ class _PartitionCompactor:
         for group in groups:
             self._clean_group(cleaner, group, [described[it.base_offset] for it in group])
         self._add_counts(cleaner.counts)
-        offsets = read_offset_checkpoint(
-            LOCAL, self._place.log_directory, CLEANER_OFFSET_CHECKPOINT
-        )
-        write_offset(self._place, CLEANER_OFFSET_CHECKPOINT, reached, offsets or {})
+        write_offset(self._place, CLEANER_OFFSET_CHECKPOINT, reached, self._cleaner_offsets())
         _log.info("%s: compacted up to offset %d", self._place.directory, reached)
         return reached
 
