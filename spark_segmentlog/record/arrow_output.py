@@ -227,7 +227,7 @@ class ArrowOutput:
         if name == "headers":
             return self._headers(count, int(state[kernels.HEADERS]))
         if name in ("topic", "partition"):
-            return self._constant(name)[:count]
+            return self._constant(name, count)
         arrays: dict[str, Int64s | Int32s] = {
             "offset": buffers.offset,
             "timestamp": buffers.timestamp,
@@ -236,12 +236,18 @@ class ArrowOutput:
         lent = [None, buffers.lend(arrays[name], count)]
         return pa.Array.from_buffers(COLUMN_TYPES[name], count, lent, 0)
 
-    def _constant(self, name: str) -> ArrowArray:
-        if name not in self._constants:
-            value = self._topic if name == "topic" else self._partition
-            scalar = pa.scalar(value, COLUMN_TYPES[name])
-            self._constants[name] = pa.repeat(scalar, self._max_rows)
-        return self._constants[name]
+    def _constant(self, name: str, count: int) -> ArrowArray:
+        """A slice of a column that is made once, and again when it is too short."""
+        column = self._constants.get(name)
+        if column is None or len(column) < count:
+            rows = max(count, self._max_rows // 32)
+            column = (
+                _repeated_text(self._topic, rows)
+                if name == "topic"
+                else _repeated_int(self._partition, rows)
+            )
+            self._constants[name] = column
+        return column[:count]
 
     def _binary(
         self,
@@ -304,3 +310,18 @@ def _valid_text(keys: ArrowArray) -> ArrowArray:
         texts = [key.decode("utf-8", "replace") for key in keys.cast(pa.binary()).to_pylist()]
         return pa.array(texts, pa.string())
     return keys
+
+
+# Made of buffers, since pa.scalar and pa.array import pandas, which costs a new worker a second.
+
+
+def _repeated_text(text: str, count: int) -> ArrowArray:
+    data = text.encode()
+    offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(data))
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data * count)]
+    return pa.Array.from_buffers(pa.string(), count, buffers)
+
+
+def _repeated_int(value: int, count: int) -> ArrowArray:
+    values = np.full(count, value, np.int32)
+    return pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(values)])

@@ -13,14 +13,16 @@ Sizes that a block declares are not believed: output goes into memory of the cal
 
 from __future__ import annotations
 
+import secrets
 import struct
+from collections.abc import Sequence
 from functools import lru_cache
 
 import cramjam
 import numpy as np
 
 from spark_segmentlog.record._types import Bytes, ByteSource, bytes_view
-from spark_segmentlog.record.layout import MAGIC_V0, Codec
+from spark_segmentlog.record.layout import MAGIC_V0, MAGIC_V2, Codec
 
 DEFAULT_MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
 
@@ -38,6 +40,12 @@ _LZ4_PLAIN_FLAGS = 0x60
 _LZ4_CONTENT_SIZE_FLAG = 0x08
 _LZ4_DICTIONARY_FLAG = 0x01
 _LZ4_BLOCK_MAX_BYTES = {4: 64 << 10, 5: 256 << 10, 6: 1 << 20, 7: 4 << 20}
+
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+# A frame of a single segment and a raw last block, its content size in one byte.
+_ZSTD_RAW_FRAME = struct.Struct("<4sBB3s")
+_MARKER_PREFIX = b"\x80" * 6
+_MARKER_SECRET_BYTES = 16
 
 # How cramjam's streaming decoders say that their output is full.
 _OUTPUT_FULL = "failed to write whole buffer"
@@ -239,6 +247,14 @@ def _xxh32(data: bytes) -> int:
     return value ^ value >> 16
 
 
+def _make_marker() -> tuple[Bytes, bytes]:
+    """Make a secret that no record can start with, plain and as a zstd frame."""
+    marker = _MARKER_PREFIX + secrets.token_bytes(_MARKER_SECRET_BYTES)
+    block_header = (len(marker) << 3 | 1).to_bytes(3, "little")
+    frame = _ZSTD_RAW_FRAME.pack(_ZSTD_MAGIC, 0x20, len(marker), block_header) + marker
+    return np.frombuffer(bytearray(marker), np.uint8), frame
+
+
 class DecompressionBuffer:
     """Memory that blocks are decompressed into, one behind the other, reused from group to group.
 
@@ -251,9 +267,15 @@ class DecompressionBuffer:
     # What a plain lz4 frame needs behind its end: room for a block of the largest size.
     _SLACK_BYTES = 4 << 20
     _FIRST_BYTES = 2 << 20
+    # Decompressed bytes that a group should have: a few batches, still in the CPU's cache.
+    GROUP_BYTES = 512 << 10
+    _FIRST_JOINED_BYTES = 32 << 10
+    _MAX_JOINED_BYTES = 256 << 10
 
     def __init__(self, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> None:
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
+        self.joined_bytes = self._FIRST_JOINED_BYTES
+        self.marker, self._marker_frame = _make_marker()
         self._first_bytes = min(self._FIRST_BYTES, max_bytes + self._SLACK_BYTES)
         self.data: Bytes = np.empty(0, np.uint8)
         self._view = bytes_view(self.data)
@@ -287,13 +309,44 @@ class DecompressionBuffer:
                     return False
                 self._grow()
                 continue
-            if size > self._max_bytes:
+            if size > self.max_bytes:
                 raise BlockTooLargeError(self._too_large())
             self.used_bytes += size
             return True
 
+    def append_joined(self, blocks: Sequence[memoryview]) -> bool:
+        """Decompress zstd blocks by one call, a marker behind each, into an empty buffer.
+
+        A fresh decoder costs more than a small block does. Where a block ends in the output is for
+        the caller to find, by what it holds; the marker must be there. It is a secret, so a block
+        cannot hold one, and it starts with what no record starts with.
+
+        Returns
+        -------
+        bool
+            False when a block is bad, or all of them are too large for one call: take them one by
+            one.
+        """
+        assert not self.used_bytes
+        parts: list[memoryview | bytes] = []
+        for block in blocks:
+            if block[:4] != _ZSTD_MAGIC:
+                return False
+            parts += (block, self._marker_frame)
+        joined = memoryview(b"".join(parts))
+        try:
+            self.used_bytes = decompress_into(Codec.ZSTD, joined, self._view, magic=MAGIC_V2)
+        except OutputFullError:
+            self.joined_bytes = max(self.joined_bytes // 8, 1)
+            return False
+        except BlockError:
+            return False
+        ratio = self.used_bytes / len(joined)
+        self.joined_bytes = min(int(self.GROUP_BYTES / ratio) + 1, self._MAX_JOINED_BYTES)
+        return True
+
     def _grow(self) -> None:
-        largest = self._max_bytes + self._SLACK_BYTES
+        largest = self.max_bytes + self._SLACK_BYTES
         if len(self.data) >= largest:
             raise BlockTooLargeError(self._too_large())
         self._resize(min(4 * len(self.data), largest))
@@ -303,7 +356,7 @@ class DecompressionBuffer:
         self._view = bytes_view(self.data)
 
     def _too_large(self) -> str:
-        return f"decompressed block larger than the {self._max_bytes} bytes that are allowed"
+        return f"decompressed block larger than the {self.max_bytes} bytes that are allowed"
 
 
 def decompress(

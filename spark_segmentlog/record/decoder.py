@@ -73,9 +73,8 @@ _INT64_MAX = 2**63 - 1
 # No Arrow array of ours holds more bytes than 32-bit offsets can tell, a single huge record
 # included.
 _MAX_ARROW_BYTES = 1 << 30
-# Decompressed bytes that are decoded at once: a few batches, which then are still in the CPU's
-# cache.
-_GROUP_BYTES = 512 * 1024
+# Batches that are decompressed before they are decoded, at most.
+_MAX_GROUP_ROWS = 1024
 
 _PLAIN_BATCH, _COMPRESSED_BATCH, _PLAIN_MESSAGE, _WRAPPER, _BAD_CODEC = range(5)
 
@@ -110,6 +109,11 @@ class _Input:
     def span(self, row: int) -> tuple[int, int]:
         start = int(self.entries[row, kernels.POSITION]) - self.file_position
         return start, start + int(self.entries[row, kernels.SIZE_BYTES])
+
+    def records(self, row: int) -> memoryview:
+        """What stands behind the header of a batch."""
+        start, end = self.span(row)
+        return self.view[start + RECORD_BATCH_OVERHEAD : end]
 
 
 class RecordDecoder:
@@ -288,16 +292,39 @@ class RecordDecoder:
         """Decompress batches from the first on, as many as fit; none when the first is bad."""
         scratch = self._scratch
         scratch.clear()
+        rows = rows[: _first_false(good[:_MAX_GROUP_ROWS])]
+        codecs = source.entries[rows, kernels.ATTRIBUTES] & COMPRESSION_CODEC_MASK
+        zstd_rows = rows[: _first_false(codecs == Codec.ZSTD)]
+        if len(zstd_rows) > 1:
+            joined = self._decompress_joined(source, zstd_rows)
+            if len(joined):
+                return joined
+            scratch.clear()
         spans = []
-        for row, is_good in zip(rows.tolist(), good.tolist(), strict=True):
-            start, end = source.span(row)
+        for row, codec in zip(rows.tolist(), codecs.tolist(), strict=True):
             used = scratch.used_bytes
-            block = source.view[start + RECORD_BATCH_OVERHEAD : end]
-            codec = int(source.entries[row, kernels.ATTRIBUTES]) & COMPRESSION_CODEC_MASK
-            if used >= _GROUP_BYTES or not is_good or not self._decompress(codec, block, MAGIC_V2):
+            block = source.records(row)
+            if used >= scratch.GROUP_BYTES or not self._decompress(codec, block, MAGIC_V2):
                 break
             spans.append((used, scratch.used_bytes))
         return np.array(spans, np.int64).reshape(-1, 2)
+
+    def _decompress_joined(self, source: _Input, rows: Int64s) -> Int64s:
+        """Decompress zstd batches by one call; spans of those that are whole in its output."""
+        scratch = self._scratch
+        sizes = source.entries[rows, kernels.SIZE_BYTES] - RECORD_BATCH_OVERHEAD
+        rows = rows[: np.searchsorted(np.cumsum(sizes), scratch.joined_bytes) + 1]
+        spans = np.zeros((len(rows), 2), np.int64)
+        if len(rows) < 2 or not scratch.append_joined(
+            [source.records(row) for row in rows.tolist()]
+        ):
+            return spans[:0]
+        counts = source.entries[rows, kernels.RECORDS_COUNT]
+        found = kernels.split_joined(
+            scratch.data, scratch.used_bytes, counts, scratch.marker, spans
+        )
+        spans = spans[:found]
+        return spans[: _first_false(spans[:, 1] - spans[:, 0] <= scratch.max_bytes)]
 
     def _decompress(self, codec: int, block: memoryview, magic: int) -> bool:
         try:
@@ -423,6 +450,12 @@ def _settings(columns: Sequence[str], record_filter: RecordFilter) -> Int64s:
     settings[kernels.MIN_TIMESTAMP_MS] = _INT64_MIN if low is None else _clamped(low)
     settings[kernels.MAX_TIMESTAMP_MS] = _INT64_MAX if high is None else _clamped(high)
     return settings
+
+
+def _first_false(mask: Bools) -> int:
+    """How many are true from the first on."""
+    false = np.flatnonzero(~mask)
+    return int(false[0]) if len(false) else len(mask)
 
 
 def _clamped(value: int) -> int:

@@ -541,6 +541,31 @@ def _records_are_good(body: Bytes, start: int, end: int, count: int, last_delta:
     return position == end
 
 
+@kernel
+def split_joined(body: Bytes, used: int, counts: Int64s, marker: Bytes, spans: Int64s) -> int:
+    """Find where batches end that were decompressed one behind another, a marker behind each.
+
+    Returns how many from the first on hold as many records as `counts` says, and their marker.
+    """
+    position = 0
+    for index in range(len(counts)):
+        start = position
+        for _ in range(counts[index]):
+            length, position = _varint(body, position, used, _VARINT_BITS)
+            if length < 0 or length > used - position:
+                return index
+            position += length
+        if len(marker) > used - position:
+            return index
+        for offset in range(len(marker)):
+            if body[position + offset] != marker[offset]:
+                return index
+        spans[index, 0] = start
+        spans[index, 1] = position
+        position += len(marker)
+    return len(counts)
+
+
 # Output
 
 BinaryColumn = tuple[Int32s, Bytes, Bytes]

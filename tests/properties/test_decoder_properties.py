@@ -20,6 +20,7 @@ from spark_segmentlog.testing.strategies import record_specs
 from tests.record.decoding import (
     as_array,
     outcomes_of_decoder,
+    outcomes_of_one_decoder,
     outcomes_of_twin,
     read,
     read_plainly,
@@ -110,6 +111,39 @@ def test_filter_equals_filtering_everything(
 def test_mutated_logs_are_read_alike(data: bytes, check: bool) -> None:
     found = list(outcomes_of_decoder(data, check_crcs=check))
     assert found == list(outcomes_of_twin(data, check_crcs=check))
+
+
+@st.composite
+def zstd_batches(draw: st.DrawFn) -> bytes:
+    """Many small batches, some of them bad behind a good checksum: blocks that are joined."""
+    data, offset = b"", 0
+    for _ in range(draw(st.integers(1, 8))):
+        count = draw(st.integers(0, 4))
+        records = [RecordSpec(key=b"k", value=b"v" * place) for place in range(count)]
+        body = v2_batch(records, codec="zstd")[61:]
+        kind = draw(st.sampled_from(["good", "good", "good", "count", "tail", "cut", "empty"]))
+        declared = count + draw(st.integers(-1, 2)) if kind == "count" else count
+        body += draw(st.binary(max_size=5)) if kind == "tail" else b""
+        body = body[: draw(st.integers(0, len(body)))] if kind == "cut" else body
+        body = b"" if kind == "empty" else body
+        data += v2_batch(
+            payload=body,
+            count=max(declared, 0),
+            attributes=4,
+            base_offset=offset,
+            last_offset_delta=5,
+            base_timestamp=0,
+        )
+        offset += 6
+    return data
+
+
+@given(st.one_of(zstd_batches(), logs), st.integers(1, 9))
+def test_one_decoder_over_all_entries_equals_one_for_each(data: bytes, max_rows: int) -> None:
+    expected = list(outcomes_of_twin(data))
+    rows = [row for outcome in expected if isinstance(outcome, list) for row in outcome]
+    failures = [outcome for outcome in expected if not isinstance(outcome, list)]
+    assert outcomes_of_one_decoder(data, max_arrow_rows=max_rows) == [*rows, *failures]
 
 
 records_bytes = st.lists(record_specs(), max_size=4).map(

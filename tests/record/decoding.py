@@ -136,6 +136,25 @@ def _outcome_of_entry(
     return failed
 
 
+def outcomes_of_one_decoder(data: bytes, **options: Any) -> list[Row | Failure]:
+    """Decode all entries with one decoder that goes on behind bad ones: rows, then failures."""
+    array, table = as_array(data), scan(data)
+    reader = decoder(validate_first=True, **options)
+    batches, failures = [], []
+    selected = np.ones(len(table), np.bool_)
+    while True:
+        try:
+            for batch in reader.decode(array, table, selected, file_position=0):
+                batches.append(batch)
+        except CorruptRecordError as error:
+            failures.append(Failure(type(error), error.position, error.base_offset, error.length))
+            selected = table.position > error.position
+        else:
+            break
+    last = reader.flush()
+    return [*rows_of([*batches, last] if last is not None else batches), *failures]
+
+
 def outcomes_of_twin(data: bytes, **options: Any) -> Iterator[list[Row] | Failure]:
     """Read entry by entry with the plain twins, as `outcomes_of_decoder` does."""
     table = scan(data)

@@ -20,6 +20,7 @@ from spark_segmentlog.record.compression import (
     decompress_into,
 )
 from spark_segmentlog.record.layout import MAGIC_V0, MAGIC_V1, MAGIC_V2, Codec
+from spark_segmentlog.record.varint import VarintError, read_varint
 from spark_segmentlog.testing.builder import CODECS, RecordSpec, compress, v2_batch
 from tests.record.decoding import decoder, outcomes_of_decoder, outcomes_of_twin, read
 from tests.record.test_batch import both, failure
@@ -231,3 +232,50 @@ def test_bad_block_in_the_middle_is_told_behind_the_rows_before_it() -> None:
     assert found == list(outcomes_of_twin(data))
     assert [isinstance(outcome, list) for outcome in found] == [True, True, False, True]
     assert decoder().flush() is None
+
+
+# Blocks that are decompressed together
+
+
+def joined(blocks: list[bytes], max_bytes: int = 1 << 20) -> DecompressionBuffer | None:
+    buffer = DecompressionBuffer(max_bytes)
+    buffer.clear()
+    return buffer if buffer.append_joined([memoryview(block) for block in blocks]) else None
+
+
+def test_joined_blocks_have_a_marker_behind_each() -> None:
+    buffer = joined([compress("zstd", b"one"), compress("zstd-frames", b"three")])
+    assert buffer is not None
+    marker = buffer.marker.tobytes()
+    assert buffer.data[: buffer.used_bytes].tobytes() == b"one" + marker + b"three" + marker
+
+
+def test_markers_are_secrets_that_start_no_record() -> None:
+    first, second = DecompressionBuffer().marker.tobytes(), DecompressionBuffer().marker.tobytes()
+    assert first != second
+    with pytest.raises(VarintError):
+        read_varint(first, 0, len(first))
+
+
+@pytest.mark.parametrize(
+    "bad", [b"", b"garbage", compress("zstd", TEXT[:500])[:-3], compress("zstd", TEXT) + b"x"]
+)
+def test_bad_block_among_joined_ones_sends_them_back(bad: bytes) -> None:
+    assert joined([compress("zstd", b"one"), bad]) is None
+
+
+def test_joined_blocks_that_are_too_large_are_sent_back_and_fewer_are_joined_next_time() -> None:
+    buffer = DecompressionBuffer()
+    buffer.clear()
+    before = buffer.joined_bytes
+    assert not buffer.append_joined([memoryview(compress("zstd", bytes(3 << 20)))] * 2)
+    assert buffer.joined_bytes < before
+    assert buffer.used_bytes == 0
+
+
+def test_joined_batch_above_the_limit_is_told() -> None:
+    small = [v2_batch([RecordSpec(value=b"v")], base_offset=at, codec="zstd") for at in range(3)]
+    large = v2_batch([RecordSpec(value=bytes(5000))], base_offset=3, codec="zstd")
+    with pytest.raises(DecompressedSizeError, match="larger than the 1000 bytes") as caught:
+        read(b"".join([*small, large]), max_decompressed_bytes=1000)
+    assert caught.value.base_offset == 3
