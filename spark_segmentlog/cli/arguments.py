@@ -1,0 +1,138 @@
+"""What several verbs take: paths, topics, formats, and the partitions that these name."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import click
+
+from spark_segmentlog.cli.output import OutputFormat
+from spark_segmentlog.errors import (
+    EmptyLogDirectoryError,
+    NotALogDirectoryError,
+    UnknownTopicOrPartitionError,
+)
+from spark_segmentlog.log.file_names import TopicPartition
+from spark_segmentlog.log.lock import DEFAULT_LOCK_TIMEOUT_MS
+from spark_segmentlog.log.log_manager import LogManager
+from spark_segmentlog.log.partition_log import PartitionLog
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+paths_argument: Final = click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+log_directories_argument: Final = click.argument(
+    "paths", metavar="LOG_DIRECTORY...", nargs=-1, required=True
+)
+topics_option: Final = click.option(
+    "--topic", "topics", metavar="TOPIC", multiple=True, help="This topic alone; may be repeated."
+)
+format_option: Final = click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(OutputFormat, case_sensitive=False),
+    default=OutputFormat.TEXT,
+    show_default=True,
+    help="Text for eyes, or one JSON object a line.",
+)
+deleted_option: Final = click.option(
+    "--include-deleted", is_flag=True, help="Also the -delete directories of deleted topics."
+)
+lock_timeout_option: Final = click.option(
+    "--lock-timeout-ms",
+    type=click.IntRange(min=0),
+    default=DEFAULT_LOCK_TIMEOUT_MS,
+    show_default=True,
+    help="How long to wait for another writer; a broker is not waited for.",
+)
+
+
+def topics_or_all_options(verb: _F) -> _F:
+    """Add ``--topic`` and ``--all-topics``, of which verbs that take records away need one."""
+    all_topics = click.option(
+        "--all-topics", is_flag=True, help="Every topic but a broker's own, __*."
+    )
+    return topics_option(all_topics(verb))
+
+
+def topics_or_all(topics: Sequence[str], *, all_topics: bool) -> list[str] | None:
+    """Give the topics chosen, None for all; choosing nothing, or both, is refused."""
+    if bool(topics) == all_topics:
+        raise click.UsageError("name topics by --topic, or give --all-topics; one of the two")
+    return None if all_topics else list(topics)
+
+
+def open_logs(
+    paths: Sequence[str], topics: Sequence[str], *, include_deleted: bool = False
+) -> list[PartitionLog]:
+    """Open the partitions below each path, bad bytes in them being stepped over.
+
+    Each path is looked at on its own, so that several replicas of one partition all show.
+
+    Raises
+    ------
+    UnknownTopicOrPartitionError
+        A topic is below none of the paths.
+    """
+    logs = []
+    empty: list[EmptyLogDirectoryError] = []
+    for path in paths:
+        try:
+            manager = LogManager.open(path, include_deleted=include_deleted, skip_corrupt=True)
+        except EmptyLogDirectoryError as error:
+            empty.append(error)
+            continue
+        # Lists again if a commit comes in between, so the logs are taken after it.
+        manager.offset_bounds()
+        logs.extend(manager.topic_partitions.values())
+    if not logs and empty:
+        raise empty[0]
+    for error in empty:
+        click.echo(str(error), err=True)
+    return _of_topics(logs, topics)
+
+
+def find_topic_partitions(
+    paths: Sequence[str], topics: Sequence[str]
+) -> set[TopicPartition] | None:
+    """Name the partitions of topics; None, for all, without topics."""
+    if not topics:
+        return None
+    return {log.topic_partition for log in open_logs(paths, topics)}
+
+
+def check_log_directories(paths: Sequence[str]) -> list[str]:
+    """Make sure that paths are log directories, as locks and checkpoints lie there.
+
+    Raises
+    ------
+    NotALogDirectoryError
+        A partition directory, or a file.
+    """
+    for path in paths:
+        try:
+            held = LogManager.open(path).log_directories
+        except EmptyLogDirectoryError:
+            continue
+        if held != (os.path.realpath(path),):
+            raise NotALogDirectoryError(
+                f"{path} is no log directory: name the one above it, {', '.join(held)}"
+            )
+    return list(paths)
+
+
+def now_ms() -> int:
+    """Tell the time."""
+    return time.time_ns() // 1_000_000
+
+
+def _of_topics(logs: Sequence[PartitionLog], topics: Sequence[str]) -> list[PartitionLog]:
+    present = {log.topic_partition.topic for log in logs}
+    for topic in topics:
+        if topic not in present:
+            raise UnknownTopicOrPartitionError(
+                f"topic {topic!r} is not there; there are {', '.join(sorted(present))}"
+            )
+    return [log for log in logs if not topics or log.topic_partition.topic in topics]

@@ -1,0 +1,133 @@
+"""``segmentlog dump``: what is in the files of a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+import click
+
+from spark_segmentlog.cli.arguments import (
+    deleted_option,
+    format_option,
+    open_logs,
+    paths_argument,
+    topics_option,
+)
+from spark_segmentlog.cli.dump_entries import (
+    BytesAs,
+    DumpOptions,
+    Entry,
+    index_entries,
+    segment_entries,
+    snapshot_entries,
+    transaction_entries,
+)
+from spark_segmentlog.cli.dump_text import text_line
+from spark_segmentlog.cli.output import OutputFormat, print_json
+from spark_segmentlog.log.file_names import MAX_OFFSET
+from spark_segmentlog.log.partition_log import PartitionLog
+
+
+class _Offsets(click.ParamType):
+    """A range of offsets, ``START:END``; either may be left out, one offset stands for itself."""
+
+    name = "offsets"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        """Parse the text; the end is exclusive."""
+        if isinstance(value, tuple):
+            return value
+        start, colon, end = value.partition(":")
+        bounds = [start or "0", end or str(MAX_OFFSET)] if colon else [start, start]
+        if not all(bound.isascii() and bound.isdigit() for bound in bounds):
+            self.fail(f"{value!r} is not START:END, START:, :END or one offset", param, ctx)
+        first, last = (int(bound) for bound in bounds)
+        return first, last if colon else first + 1
+
+
+@click.command(name="dump")
+@paths_argument
+@topics_option
+@click.option("--batches", is_flag=True, help="Batch headers; what is dumped by default.")
+@click.option("--records", is_flag=True, help="Batch headers and the records in them.")
+@click.option("--indexes", is_flag=True, help="Offset, time and transaction indexes.")
+@click.option("--snapshots", is_flag=True, help="Producer snapshots.")
+@click.option("--transactions", is_flag=True, help="Transactions, open ones last.")
+@click.option("--include-control", is_flag=True, help="With --records: control records too.")
+@click.option(
+    "--offsets",
+    type=_Offsets(),
+    default=(0, MAX_OFFSET),
+    metavar="START:END",
+    help="Batches and records of these offsets alone; the end is exclusive.",
+)
+@click.option(
+    "--bytes",
+    "bytes_as",
+    type=click.Choice(BytesAs, case_sensitive=False),
+    default=BytesAs.TEXT,
+    show_default=True,
+    help="How keys and values are written; text that is not UTF-8 becomes base64.",
+)
+@deleted_option
+@format_option
+@click.pass_context
+def dump_verb(
+    ctx: click.Context,
+    paths: tuple[str, ...],
+    topics: tuple[str, ...],
+    output_format: OutputFormat,
+    include_deleted: bool,
+    offsets: tuple[int, int],
+    records: bool,
+    include_control: bool,
+    bytes_as: BytesAs,
+    **parts: bool,
+) -> None:
+    """Print what the files of partitions hold, in the lines of kafka-dump-log.
+
+    Bad bytes are named and stepped over; the exit code is then 1. A torn or zero-filled end of a
+    log is its normal end.
+    """
+    options = DumpOptions(
+        start_offset=offsets[0],
+        end_offset=offsets[1],
+        records=records,
+        include_control=include_control,
+        bytes_as=bytes_as,
+    )
+    parts["batches"] |= records or not any(parts.values())
+    is_damaged = False
+    for log in open_logs(paths, topics, include_deleted=include_deleted):
+        for entry in _entries(log, options, **parts):
+            is_damaged |= entry["type"] == "corruptBytes" or not entry.get("isValid", True)
+            if output_format is OutputFormat.JSON:
+                print_json(entry)
+            else:
+                click.echo(text_line(entry))
+    if is_damaged:
+        ctx.exit(1)
+
+
+def _entries(
+    log: PartitionLog,
+    options: DumpOptions,
+    *,
+    batches: bool,
+    indexes: bool,
+    snapshots: bool,
+    transactions: bool,
+) -> Iterator[Entry]:
+    for segment in log.segments_between(options.start_offset, options.end_offset):
+        yield from chain(
+            segment_entries(segment, options) if batches else (),
+            index_entries(segment) if indexes else (),
+        )
+    yield from chain(
+        snapshot_entries(log) if snapshots else (),
+        transaction_entries(log) if transactions else (),
+    )

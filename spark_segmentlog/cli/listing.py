@@ -1,0 +1,167 @@
+"""``segmentlog ls``: the partitions below some paths, or their segments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import click
+
+from spark_segmentlog.cli.arguments import (
+    deleted_option,
+    format_option,
+    open_logs,
+    paths_argument,
+    topics_option,
+)
+from spark_segmentlog.cli.output import Column, OutputFormat, print_rows
+from spark_segmentlog.errors import CorruptRecordError
+from spark_segmentlog.log.file_names import DELETE_DIRECTORY_SUFFIX
+from spark_segmentlog.log.maintenance import INTERNAL_TOPIC_PREFIX
+from spark_segmentlog.log.partition_log import PartitionLog
+from spark_segmentlog.log.retention import largest_timestamp
+from spark_segmentlog.log.segment import ReadBuffer, Segment
+from spark_segmentlog.record.batch import iterate_records
+from spark_segmentlog.record.layout import MAGIC_OFFSET, MAGIC_V2
+from spark_segmentlog.record.legacy import iterate_messages
+
+PARTITION_COLUMNS: Final = (
+    Column("topic", "topic"),
+    Column("partition", "partition", "number"),
+    Column("segments", "segments", "number"),
+    Column("sizeBytes", "bytes", "number"),
+    Column("logStartOffset", "start", "number"),
+    Column("logEndOffset", "end", "number"),
+    Column("highWatermark", "high watermark", "number"),
+    Column("lastStableOffset", "last stable", "number"),
+    Column("firstTimestampMs", "first timestamp", "time"),
+    Column("maxTimestampMs", "largest timestamp", "time"),
+    Column("flags", "flags"),
+    Column("directory", "directory"),
+)
+SEGMENT_COLUMNS: Final = (
+    Column("topic", "topic"),
+    Column("partition", "partition", "number"),
+    Column("baseOffset", "base offset", "number"),
+    Column("endOffset", "end offset", "number"),
+    Column("sizeBytes", "bytes", "number"),
+    Column("maxTimestampMs", "largest timestamp", "time"),
+    Column("offsetIndexEntries", "index entries", "number"),
+    Column("timeIndexEntries", "time entries", "number"),
+    Column("abortedTransactions", "aborted", "number"),
+    Column("isActive", "active"),
+    Column("path", "file"),
+)
+
+
+@click.command(name="ls")
+@paths_argument
+@topics_option
+@click.option("--segments", "show_segments", is_flag=True, help="A row a segment.")
+@click.option(
+    "--fast", is_flag=True, help="Leave out timestamps and last stable offsets, which cost reads."
+)
+@deleted_option
+@format_option
+def ls_verb(
+    paths: tuple[str, ...],
+    topics: tuple[str, ...],
+    show_segments: bool,
+    fast: bool,
+    include_deleted: bool,
+    output_format: OutputFormat,
+) -> None:
+    """List the partitions in log directories, partition directories or .log files.
+
+    Offsets at the end are exclusive. Flags: clean, or unclean where a broker runs or has crashed;
+    internal (a broker's own topic), deleted, open-commit, open-transaction.
+    """
+    logs = open_logs(paths, topics, include_deleted=include_deleted)
+    describe, columns = (
+        (_segment_rows, SEGMENT_COLUMNS) if show_segments else (_partition_rows, PARTITION_COLUMNS)
+    )
+    print_rows(columns, describe(logs, fast=fast), output_format)
+
+
+def _partition_rows(logs: Sequence[PartitionLog], *, fast: bool) -> Iterator[dict[str, Any]]:
+    buffer = ReadBuffer()
+    for log in logs:
+        segments = log.segments
+        stable = None if fast else log.last_stable_offset()
+        yield {
+            "topic": log.topic_partition.topic,
+            "partition": log.topic_partition.partition,
+            "directory": log.directory,
+            "segments": len(segments),
+            "sizeBytes": int(segments.sizes_bytes().sum()),
+            "logStartOffset": log.log_start_offset,
+            "logEndOffset": log.log_end_offset,
+            "highWatermark": log.high_watermark,
+            "lastStableOffset": stable,
+            "firstTimestampMs": None if fast else _first_timestamp(log),
+            "maxTimestampMs": None if fast else _max_timestamp(segments, buffer),
+            "flags": _flags(log, stable),
+        }
+
+
+def _segment_rows(logs: Sequence[PartitionLog], *, fast: bool) -> Iterator[dict[str, Any]]:
+    buffer = ReadBuffer()
+    for log in logs:
+        for segment in log.segments:
+            bound = segment.end_offset_bound
+            with segment.offset_index() as offset_index, segment.time_index() as time_index:
+                yield {
+                    "topic": log.topic_partition.topic,
+                    "partition": log.topic_partition.partition,
+                    "path": segment.log_path,
+                    "baseOffset": segment.base_offset,
+                    "endOffset": log.log_end_offset if bound is None else bound,
+                    "sizeBytes": segment.size_bytes(),
+                    "maxTimestampMs": None if fast else _max_timestamp([segment], buffer),
+                    "offsetIndexEntries": offset_index.entries_count,
+                    "timeIndexEntries": time_index.entries_count,
+                    "abortedTransactions": len(segment.transaction_index()),
+                    "isActive": bound is None,
+                }
+
+
+def _flags(log: PartitionLog, last_stable_offset: int | None) -> list[str]:
+    flags = {
+        "clean": log.state.is_clean,
+        "unclean": not log.state.is_clean,
+        "internal": log.topic_partition.topic.startswith(INTERNAL_TOPIC_PREFIX),
+        "deleted": log.directory.endswith(DELETE_DIRECTORY_SUFFIX),
+        "open-commit": log.state.commit_state.write_id is not None,
+        "open-transaction": (
+            last_stable_offset is not None and last_stable_offset < log.log_end_offset
+        ),
+    }
+    return [name for name, is_set in flags.items() if is_set]
+
+
+def _first_timestamp(log: PartitionLog) -> int | None:
+    """Read the timestamp of the first record, in ms; None where there is none."""
+    try:
+        batch = log.read(log.log_start_offset, 1).record_batches
+        if not batch:
+            return None
+        iterate = iterate_records if batch[MAGIC_OFFSET] == MAGIC_V2 else iterate_messages
+        for record in iterate(batch):
+            if record.offset >= log.log_start_offset:
+                return record.timestamp_ms if record.timestamp_ms >= 0 else None
+    except CorruptRecordError:
+        # ``verify`` says what is wrong; here it is a timestamp that cannot be told.
+        return None
+    return None
+
+
+def _max_timestamp(segments: Sequence[Segment], buffer: ReadBuffer) -> int | None:
+    """Find the largest timestamp of segments, in ms; None where no record has one."""
+    largest = -1
+    for segment in segments:
+        try:
+            largest = max(largest, largest_timestamp(segment, buffer))
+        except (CorruptRecordError, FileNotFoundError):
+            # Bad bytes, or retention came by: this segment's largest timestamp cannot be told.
+            continue
+    return largest if largest >= 0 else None

@@ -1,0 +1,61 @@
+"""The `segmentlog` command: one verb a thing that can be done to a log, each a thin layer over it.
+
+Exit codes: 0 when all is well, 1 when a verb that looks found something wrong or left something
+undone, 2 when it could not do what was asked; then one line on the standard error says why.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import Any, ClassVar
+
+import click
+
+from spark_segmentlog.cli.cleaning import compact_verb, retain_verb
+from spark_segmentlog.cli.create import create_verb
+from spark_segmentlog.cli.dump import dump_verb
+from spark_segmentlog.cli.listing import ls_verb
+from spark_segmentlog.cli.mending import recover_verb, reindex_verb, verify_verb
+from spark_segmentlog.errors import SegmentLogError
+
+
+class _Failure(click.ClickException):
+    """An error of ours, or of the disk, as one line."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class _Verbs(click.Group):
+    """Turns errors that are no mistake of ours into one line and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a verb."""
+        try:
+            return super().invoke(ctx)
+        except (SegmentLogError, OSError) as error:
+            if isinstance(error, OSError) and error.errno == errno.EPIPE:
+                raise
+            raise _Failure(" ".join(str(error).split())) from error
+
+
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="spark-segmentlog", prog_name="segmentlog")
+def main() -> None:
+    """Look at, mend and clean Kafka's own log directories, without a broker.
+
+    ls, dump and verify only read, beside a running broker too. The other verbs write, under the
+    locks that a broker holds while it runs.
+    """
+
+
+for _verb in (
+    ls_verb,
+    dump_verb,
+    verify_verb,
+    recover_verb,
+    reindex_verb,
+    retain_verb,
+    compact_verb,
+    create_verb,
+):
+    main.add_command(_verb)

@@ -1,0 +1,179 @@
+"""``segmentlog verify``, ``recover`` and ``reindex``: what is wrong with a log, and mending it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from spark_segmentlog.cli.arguments import (
+    check_log_directories,
+    find_topic_partitions,
+    format_option,
+    lock_timeout_option,
+    log_directories_argument,
+    paths_argument,
+    topics_option,
+)
+from spark_segmentlog.cli.output import OutputFormat, print_json, printable
+from spark_segmentlog.log import recovery, verification
+from spark_segmentlog.log.recovery import RecoveryAction
+from spark_segmentlog.log.segment_tail import SegmentConfig
+from spark_segmentlog.log.verification import Finding
+
+_index_interval_option: Final = click.option(
+    "--index-interval-bytes",
+    type=click.IntRange(min=0),
+    default=SegmentConfig().index_interval_bytes,
+    show_default=True,
+    help="How far apart the entries of new indexes are.",
+)
+
+
+@click.command(name="verify")
+@paths_argument
+@topics_option
+@click.option("--deep", is_flag=True, help="Decompress and decode every record too.")
+@format_option
+@click.pass_context
+def verify_verb(
+    ctx: click.Context,
+    paths: tuple[str, ...],
+    topics: tuple[str, ...],
+    deep: bool,
+    output_format: OutputFormat,
+) -> None:
+    """Compare logs with themselves: framing, checksums, offsets, indexes, open commits.
+
+    Writes nothing. The exit code is 1 when something is wrong. What a running broker has in hand
+    may show as torn.
+    """
+    findings = faults = 0
+    chosen = find_topic_partitions(paths, topics)
+    for finding in verification.verify(paths, topic_partitions=chosen, deep=deep):
+        findings += 1
+        faults += not finding.is_harmless
+        _print_finding(finding, output_format)
+    if output_format is OutputFormat.TEXT:
+        click.echo(f"{faults} wrong, {findings - faults} harmless")
+    if faults:
+        ctx.exit(1)
+
+
+@click.command(name="recover")
+@log_directories_argument
+@topics_option
+@click.option("--apply", "is_applied", is_flag=True, help="Do it; without this, only tell.")
+@click.option(
+    "--delete-later-segments",
+    "delete_later",
+    is_flag=True,
+    help="With --apply: cut at bad bytes even if good batches or whole segments lie behind them, "
+    "and take those away too, as a broker would.",
+)
+@_index_interval_option
+@lock_timeout_option
+@format_option
+@click.pass_context
+def recover_verb(
+    ctx: click.Context,
+    paths: tuple[str, ...],
+    topics: tuple[str, ...],
+    is_applied: bool,
+    delete_later: bool,
+    index_interval_bytes: int,
+    lock_timeout_ms: int,
+    output_format: OutputFormat,
+) -> None:
+    """End open commits, cut off torn ends, make indexes anew that are missing or wrong.
+
+    Tells what it would do, and does it with --apply. Good batches behind bad bytes stay unless
+    --delete-later-segments says otherwise. The exit code is 1 while something is left to do.
+    """
+    if delete_later and not is_applied:
+        raise click.UsageError("--delete-later-segments does nothing without --apply")
+    directories = check_log_directories(paths)
+    actions = recovery.recover(
+        directories,
+        topic_partitions=find_topic_partitions(directories, topics),
+        truncate=is_applied,
+        delete_later=delete_later,
+        dry_run=not is_applied,
+        index_interval_bytes=index_interval_bytes,
+        lock_timeout_ms=lock_timeout_ms,
+    )
+    _print_actions(actions, output_format)
+    left = sum(not action.is_done for action in actions)
+    if output_format is OutputFormat.TEXT:
+        click.echo(f"{len(actions) - left} done, {left} left{_advice(left, is_applied=is_applied)}")
+    if left:
+        ctx.exit(1)
+
+
+@click.command(name="reindex")
+@log_directories_argument
+@topics_option
+@_index_interval_option
+@lock_timeout_option
+@format_option
+def reindex_verb(
+    paths: tuple[str, ...],
+    topics: tuple[str, ...],
+    index_interval_bytes: int,
+    lock_timeout_ms: int,
+    output_format: OutputFormat,
+) -> None:
+    """Make the offset and time indexes of all segments anew from their batches."""
+    directories = check_log_directories(paths)
+    actions = recovery.reindex(
+        directories,
+        topic_partitions=find_topic_partitions(directories, topics),
+        index_interval_bytes=index_interval_bytes,
+        lock_timeout_ms=lock_timeout_ms,
+    )
+    _print_actions(actions, output_format)
+
+
+def _advice(left: int, *, is_applied: bool) -> str:
+    if not left:
+        return ""
+    if is_applied:
+        return ": good batches lie behind bad bytes, --delete-later-segments would take them along"
+    return ": --apply does it"
+
+
+def _print_finding(finding: Finding, output_format: OutputFormat) -> None:
+    if output_format is OutputFormat.TEXT:
+        click.echo(printable(f"{finding}{' (harmless)' if finding.is_harmless else ''}"))
+        return
+    topic_partition = finding.topic_partition
+    print_json(
+        {
+            "kind": str(finding.kind),
+            "topic": None if topic_partition is None else topic_partition.topic,
+            "partition": None if topic_partition is None else topic_partition.partition,
+            "path": finding.path,
+            "position": finding.position if finding.position >= 0 else None,
+            "detail": finding.detail,
+            "isHarmless": finding.is_harmless,
+        }
+    )
+
+
+def _print_actions(actions: Sequence[RecoveryAction], output_format: OutputFormat) -> None:
+    for action in actions:
+        if output_format is OutputFormat.TEXT:
+            click.echo(printable(str(action)))
+            continue
+        topic_partition = action.topic_partition
+        print_json(
+            {
+                "kind": str(action.kind),
+                "topic": None if topic_partition is None else topic_partition.topic,
+                "partition": None if topic_partition is None else topic_partition.partition,
+                "path": action.path,
+                "detail": action.detail,
+                "isDone": action.is_done,
+            }
+        )

@@ -1,0 +1,114 @@
+"""What the verbs print: tables for eyes, one JSON object a line for programs.
+
+On a terminal a table is drawn by rich and folded to its width. Anywhere else its columns are
+aligned with spaces, and nothing is coloured, folded or cut off. Whatever comes out of a log has its
+control characters escaped in text, so that a record cannot steer the terminal.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+NOTHING: Final = "-"
+
+
+class OutputFormat(StrEnum):
+    """Text for eyes, or one JSON object a line."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table: the field of the rows it shows, and how.
+
+    `kind` is ``text``, ``number`` or ``time``, milliseconds that text shows as UTC.
+    """
+
+    field: str
+    heading: str
+    kind: str = "text"
+
+
+def print_rows(
+    columns: Sequence[Column], rows: Iterable[Mapping[str, Any]], output_format: OutputFormat
+) -> None:
+    """Print rows as a table of these columns, or all their fields as JSON, each when it comes."""
+    if output_format is OutputFormat.JSON:
+        for row in rows:
+            print_json(row)
+        return
+    cells = [[_cell(row[column.field], column.kind) for column in columns] for row in rows]
+    console = Console(highlight=False, markup=False, emoji=False)
+    if console.is_terminal:
+        console.print(_rich_table(columns, cells))
+    else:
+        _print_aligned(columns, cells)
+
+
+def print_json(row: Mapping[str, Any]) -> None:
+    """Print one object on a line of its own."""
+    click.echo(json.dumps(row))
+
+
+def format_time(timestamp_ms: int) -> str:
+    """Write a timestamp as ISO 8601 in UTC; the number where the calendar ends before it."""
+    try:
+        moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return str(timestamp_ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def printable(text: str) -> str:
+    """Escape control and other invisible characters, line ends among them."""
+    if text.isprintable():
+        return text
+    return "".join(
+        it if it.isprintable() else it.encode("unicode_escape").decode("ascii") for it in text
+    )
+
+
+def _cell(value: Any, kind: str) -> str:
+    if value is None or value == []:
+        return NOTHING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if kind == "time":
+        return format_time(value)
+    if isinstance(value, list):
+        return ",".join(value)
+    return printable(str(value))
+
+
+def _rich_table(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        justify = "right" if column.kind == "number" else "left"
+        table.add_column(column.heading, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    for row in cells:
+        table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
+def _print_aligned(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> None:
+    lines = [[column.heading for column in columns], *cells]
+    widths = [max(len(line[slot]) for line in lines) for slot in range(len(columns))]
+    for line in lines:
+        padded = (
+            cell.rjust(width) if column.kind == "number" else cell.ljust(width)
+            for column, cell, width in zip(columns, line, widths, strict=True)
+        )
+        click.echo("  ".join(padded).rstrip())
