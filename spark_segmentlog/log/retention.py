@@ -36,6 +36,7 @@ from spark_segmentlog.log.log_directory import LogDirectoryState
 from spark_segmentlog.log.maintenance import (
     DEFAULT_FILE_DELETE_DELAY_MS,
     PartitionPlace,
+    find_places,
     maintained,
     raise_log_start_offset,
     wait_and_sweep,
@@ -171,6 +172,22 @@ def apply_retention(
         return apply_retention_to(places, config, now_ms)
 
 
+def plan_retention(
+    log_directories: Sequence[str],
+    topics: Sequence[str] | None,
+    config: RetentionConfig,
+    now_ms: int,
+) -> RetentionReport:
+    """Tell which segments `apply_retention` would delete now; takes no lock and writes nothing.
+
+    Parameters and errors are those of `apply_retention`, but for locks. ``.deleted`` files are not
+    looked at.
+    """
+    paths = sorted({os.path.realpath(path) for path in log_directories})
+    places = find_places(paths, topics, allow_replicated=config.allow_replicated)
+    return RetentionReport(partitions=tuple(_plan_partition(it, config, now_ms) for it in places))
+
+
 def apply_retention_to(
     places: Sequence[PartitionPlace], config: RetentionConfig, now_ms: int
 ) -> RetentionReport:
@@ -203,6 +220,30 @@ def _retain_partition(
         deleted_segments=tuple(doomed),
         removed_files=sweep.removed,
         waiting_files=sweep.waiting,
+    )
+
+
+def _plan_partition(
+    place: PartitionPlace, config: RetentionConfig, now_ms: int
+) -> PartitionRetention:
+    segments = list_segment_files(place.directory)
+    state = LogDirectoryState.read(place.log_directory)
+    checkpointed = state.log_start_offsets.get(place.topic_partition, 0)
+    start = max(checkpointed, segments[0].base_offset) if segments else checkpointed
+    doomed = _Selection(place, state, segments, start, config, now_ms).run() if segments else []
+    new_start = start
+    if doomed and len(doomed) < len(segments):
+        new_start = max(start, segments[len(doomed)].base_offset)
+    elif doomed:
+        new_start = max(start, place.segments(state, segments)[-1].next_offset())
+    return PartitionRetention(
+        topic_partition=place.topic_partition,
+        directory=place.directory,
+        log_start_offset_before=start,
+        log_start_offset=new_start,
+        deleted_segments=tuple(doomed),
+        removed_files=0,
+        waiting_files=0,
     )
 
 
