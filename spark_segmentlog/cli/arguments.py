@@ -76,7 +76,7 @@ def open_logs(
     UnknownTopicOrPartitionError
         A topic is below none of the paths.
     """
-    logs = []
+    logs: list[PartitionLog] = []
     empty: list[EmptyLogDirectoryError] = []
     for path in paths:
         try:
@@ -89,8 +89,8 @@ def open_logs(
         logs.extend(manager.topic_partitions.values())
     if not logs and empty:
         raise empty[0]
-    for error in empty:
-        click.echo(str(error), err=True)
+    for nothing in empty:
+        click.echo(str(nothing), err=True)
     return _of_topics(logs, topics)
 
 

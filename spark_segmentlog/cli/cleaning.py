@@ -87,7 +87,7 @@ def _deletion_options(verb: _F) -> _F:
     return verb
 
 
-@click.command(name="retain")
+@click.command(name="retain", short_help="Delete segments by age, size or log start.")
 @log_directories_argument
 @topics_or_all_options
 @click.option(
@@ -126,7 +126,7 @@ def retain_verb(
     print_rows(RETENTION_COLUMNS, _retention_rows(report), output_format)
 
 
-@click.command(name="compact")
+@click.command(name="compact", short_help="Keep the latest record of each key.")
 @log_directories_argument
 @topics_or_all_options
 @click.option(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any
 
 import click
 
@@ -30,26 +29,17 @@ from spark_segmentlog.log.file_names import MAX_OFFSET
 from spark_segmentlog.log.partition_log import PartitionLog
 
 
-class _Offsets(click.ParamType):
-    """A range of offsets, ``START:END``; either may be left out, one offset stands for itself."""
-
-    name = "offsets"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, int]:
-        """Parse the text; the end is exclusive."""
-        if isinstance(value, tuple):
-            return value
-        start, colon, end = value.partition(":")
-        bounds = [start or "0", end or str(MAX_OFFSET)] if colon else [start, start]
-        if not all(bound.isascii() and bound.isdigit() for bound in bounds):
-            self.fail(f"{value!r} is not START:END, START:, :END or one offset", param, ctx)
-        first, last = (int(bound) for bound in bounds)
-        return first, last if colon else first + 1
+def _parse_offsets(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, int]:
+    """Parse ``START:END``, or one offset; the end is exclusive."""
+    start, colon, end = value.partition(":")
+    bounds = (start or "0", end or str(MAX_OFFSET)) if colon else (start, start)
+    if not all(bound.isascii() and bound.isdigit() for bound in bounds):
+        raise click.BadParameter(f"{value!r} is not START:END, START:, :END or one offset")
+    first, last = (int(bound) for bound in bounds)
+    return first, last if colon else last + 1
 
 
-@click.command(name="dump")
+@click.command(name="dump", short_help="Print what the files of partitions hold.")
 @paths_argument
 @topics_option
 @click.option("--batches", is_flag=True, help="Batch headers; what is dumped by default.")
@@ -60,8 +50,8 @@ class _Offsets(click.ParamType):
 @click.option("--include-control", is_flag=True, help="With --records: control records too.")
 @click.option(
     "--offsets",
-    type=_Offsets(),
-    default=(0, MAX_OFFSET),
+    callback=_parse_offsets,
+    default=":",
     metavar="START:END",
     help="Batches and records of these offsets alone; the end is exclusive.",
 )
@@ -78,6 +68,7 @@ class _Offsets(click.ParamType):
 @click.pass_context
 def dump_verb(
     ctx: click.Context,
+    /,
     paths: tuple[str, ...],
     topics: tuple[str, ...],
     output_format: OutputFormat,

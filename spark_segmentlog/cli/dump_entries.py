@@ -350,15 +350,14 @@ def _time_entries(segment: Segment) -> Iterator[Entry]:
 
 
 def _producer_entry(path: str, state: ProducerState) -> Entry:
+    first_offset = state.current_txn_first_offset
     return {
         "type": "producer",
         "path": path,
         "producerId": state.producer_id,
         "producerEpoch": state.producer_epoch,
         "coordinatorEpoch": state.coordinator_epoch,
-        "currentTxnFirstOffset": state.current_txn_first_offset
-        if state.is_in_transaction
-        else None,
+        "currentTxnFirstOffset": first_offset if state.is_in_transaction else None,
         "timestampMs": state.timestamp_ms,
         "lastSequence": state.last_sequence,
         "lastOffset": state.last_offset,

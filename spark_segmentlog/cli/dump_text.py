@@ -51,10 +51,8 @@ def _batch_front(entry: Entry) -> str:
 
 
 def _record(entry: Entry) -> str:
-    parts = [
-        f"| offset: {entry['offset']} {entry['timestampType']}: {entry['timestampMs']} "
-        f"keySize: {entry['keySize']} valueSize: {entry['valueSize']}"
-    ]
+    front = f"| offset: {entry['offset']} {entry['timestampType']}: {entry['timestampMs']}"
+    parts = [front, f"keySize: {entry['keySize']} valueSize: {entry['valueSize']}"]
     headers = entry["headers"]
     if entry["magic"] == MAGIC_V2:
         keys = ",".join(printable(header["key"]) for header in headers)
@@ -177,7 +175,7 @@ def _bytes(fields: Mapping[str, Any], name: str) -> str | None:
         return f"0x{fields[f'{name}Hex']}"
     if f"{name}Base64" in fields:
         return f"base64:{fields[f'{name}Base64']}"
-    text = fields[name]
+    text: str | None = fields[name]
     return None if text is None else printable(text)
 
 

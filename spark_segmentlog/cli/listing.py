@@ -54,7 +54,7 @@ SEGMENT_COLUMNS: Final = (
 )
 
 
-@click.command(name="ls")
+@click.command(name="ls", short_help="List partitions, or their segments.")
 @paths_argument
 @topics_option
 @click.option("--segments", "show_segments", is_flag=True, help="A row a segment.")

@@ -31,7 +31,7 @@ _index_interval_option: Final = click.option(
 )
 
 
-@click.command(name="verify")
+@click.command(name="verify", short_help="Compare logs and indexes with themselves.")
 @paths_argument
 @topics_option
 @click.option("--deep", is_flag=True, help="Decompress and decode every record too.")
@@ -61,7 +61,7 @@ def verify_verb(
         ctx.exit(1)
 
 
-@click.command(name="recover")
+@click.command(name="recover", short_help="End commits, cut torn ends, mend indexes.")
 @log_directories_argument
 @topics_option
 @click.option("--apply", "is_applied", is_flag=True, help="Do it; without this, only tell.")
@@ -111,7 +111,7 @@ def recover_verb(
         ctx.exit(1)
 
 
-@click.command(name="reindex")
+@click.command(name="reindex", short_help="Make all indexes anew.")
 @log_directories_argument
 @topics_option
 @_index_interval_option
