@@ -224,7 +224,8 @@ def _make_encoder(options: WriteOptions) -> RecordBatchEncoder:
     return RecordBatchEncoder(
         compression=options.compression_type,
         level=options.compression_level,
-        batch_size_bytes=options.batch_size,
+        # A batch that is larger than a segment could not be written at all.
+        batch_size_bytes=min(options.batch_size, max(options.segment_bytes // 2, 1)),
         max_message_bytes=options.max_message_bytes,
         log_append_time=options.message_timestamp_type == "LogAppendTime",
     )

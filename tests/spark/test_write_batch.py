@@ -298,9 +298,9 @@ def test_a_bad_row_names_its_column_and_leaves_the_log_as_it_was(
 
 
 def test_a_record_too_large_has_a_class_of_its_own(sink: Sink) -> None:
-    with pytest.raises(RecordTooLargeError, match="max.message.bytes is 1000"):
+    with pytest.raises(RecordTooLargeError, match=r"max\.message\.bytes is 1000"):
         sink.save(rows(value=[b"x" * 2000]), topic="t", **{"max.message.bytes": 1000})
-    with pytest.raises(RecordTooLargeError, match="segment.bytes is 1000"):
+    with pytest.raises(RecordTooLargeError, match=r"segment\.bytes is 1000"):
         sink.save(rows(value=[b"x" * 2000]), topic="t", **{"segment.bytes": 1000})
 
 
@@ -331,7 +331,7 @@ def test_options_are_checked_before_anything_is_written(
 ) -> None:
     with pytest.raises(error, match=text):
         sink.save(values(1), **{"topic": "t", **options})
-    assert list(sink.path.glob("*-*")) == []
+    assert [path for path in sink.path.glob("*") if path.is_dir()] == []
 
 
 def test_only_a_log_directory_can_be_written(sink: Sink, tmp_path: Path, monkeypatch: Any) -> None:
