@@ -33,7 +33,7 @@ format_option: Final = click.option(
     "--format",
     "output_format",
     type=click.Choice(OutputFormat, case_sensitive=False),
-    default=OutputFormat.TEXT,
+    default=OutputFormat.TEXT.value,
     show_default=True,
     help="Text for eyes, or one JSON object a line.",
 )

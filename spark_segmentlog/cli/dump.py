@@ -59,7 +59,7 @@ def _parse_offsets(ctx: click.Context, param: click.Parameter, value: str) -> tu
     "--bytes",
     "bytes_as",
     type=click.Choice(BytesAs, case_sensitive=False),
-    default=BytesAs.TEXT,
+    default=BytesAs.TEXT.value,
     show_default=True,
     help="How keys and values are written; text that is not UTF-8 becomes base64.",
 )

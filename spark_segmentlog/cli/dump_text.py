@@ -64,9 +64,14 @@ def _record(entry: Entry) -> str:
         if text is not None:
             parts.append(f"{name}: {text}")
     if headers:
-        values = (f"{printable(header['key'])}={_bytes(header, 'value')}" for header in headers)
-        parts.append(f"headers: [{','.join(values)}]")
+        parts.append(f"headers: [{','.join(_header(header) for header in headers)}]")
     return " ".join(parts)
+
+
+def _header(header: Mapping[str, Any]) -> str:
+    """Write a header: its name alone where the value is null."""
+    key, value = printable(header["key"]), _bytes(header, "value")
+    return key if value is None else f"{key}={value}"
 
 
 def _control(entry: Entry) -> str:
@@ -180,7 +185,7 @@ def _bytes(fields: Mapping[str, Any], name: str) -> str | None:
 
 
 def _name(entry: Entry) -> str:
-    return os.path.basename(entry["path"])
+    return printable(os.path.basename(str(entry["path"])))
 
 
 def _boolean(value: bool) -> str:
