@@ -248,8 +248,10 @@ class GroupCleaner:
             for segment, modified in zip(segments, modified_ns, strict=True):
                 self._clean_segment(segment, modified // 1_000_000, group)
             group.finish(modified_ns[-1])
-        except BaseException:
+        except Exception:
+            # A full disk must not stay full of what nobody will read.
             group.close()
+            group.discard()
             raise
         return group
 

@@ -18,7 +18,8 @@ from typing import Final
 
 import numpy as np
 
-from spark_segmentlog.errors import InvalidBatchError
+from spark_segmentlog.errors import CorruptRecordError, InvalidBatchError
+from spark_segmentlog.log.files import ZERO_CHECK_BYTES, LogFile, is_zero_from
 from spark_segmentlog.log.producer_snapshot import NO_TRANSACTION, ProducerState
 from spark_segmentlog.log.segment import HeaderWalk, ReadBuffer, Segment
 from spark_segmentlog.log.transaction_index import AbortedTransaction
@@ -218,21 +219,39 @@ def survey_producers(segments: Sequence[Segment]) -> ProducerSurvey:
     buffer = ReadBuffer()
     for segment in segments:
         survey.next_offset = max(survey.next_offset, segment.base_offset)
-        measures = _Measures()
-        with segment.open_log() as file:
-            walk = HeaderWalk(segment, file, 0, buffer, False, None)
-            for table in walk:
-                measures.take(table)
+        _survey_segment(survey, segment, buffer)
+    return survey
+
+
+def _survey_segment(survey: ProducerSurvey, segment: Segment, buffer: ReadBuffer) -> None:
+    measures = _Measures()
+    with segment.open_log() as file:
+        walk = HeaderWalk(segment, file, 0, buffer, False, None)
+        for table in walk:
+            measures.take(table)
+            try:
                 survey.take(
                     walk.buffer,
                     table,
                     file_position=walk.file_position,
                     source=segment.log_path,
                 )
-            if segment.end_offset_bound is not None:
-                check_whole(segment, walk, file.size(), survey.next_offset)
-        survey.segments.append(measures.of(segment.base_offset))
-    return survey
+            except CorruptRecordError as error:
+                if not _is_torn_end(segment, file, error):
+                    raise
+        if segment.end_offset_bound is not None:
+            check_whole(segment, walk, file.size(), survey.next_offset)
+    survey.segments.append(measures.of(segment.base_offset))
+
+
+def _is_torn_end(segment: Segment, file: LogFile, error: CorruptRecordError) -> bool:
+    """Tell whether a bad marker is the half-written last batch of a log: then it is no marker."""
+    end = error.position + error.length
+    return (
+        segment.end_offset_bound is None
+        and error.length > 0
+        and is_zero_from(file, end, np.empty(ZERO_CHECK_BYTES, np.uint8))
+    )
 
 
 def check_whole(segment: Segment, walk: HeaderWalk, size_bytes: int, next_offset: int) -> None:

@@ -362,15 +362,14 @@ def _delete(
     start: int,
 ) -> int:
     """Take the steps; gives the log start offset behind them."""
-    new_start = start
-    if doomed:
-        new_start = max(start, _first_kept_offset(place, state, segments, doomed))
+    if not doomed:
+        return start
+    new_start = max(start, _first_kept_offset(place, state, segments, doomed))
     raise_log_start_offset(place, new_start)
     for segment in doomed:
         mark_segment_deleted(place.directory, segment.base_offset)
     mark_snapshots_deleted(place.directory, [segment.base_offset for segment in doomed])
-    if doomed:
-        files.fsync_directory(place.directory)
+    files.fsync_directory(place.directory)
     return new_start
 
 
