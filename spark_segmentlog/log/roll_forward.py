@@ -166,7 +166,13 @@ def _check_adopted(path: str, size: int, adopt: AdoptStep, segment: SegmentPlan)
 
 
 def _check_copied(
-    path: str, size: int, step: CopyStep, sources: _StagedSources, *, torn_bytes: int
+    path: str,
+    size: int,
+    step: CopyStep,
+    sources: _StagedSources,
+    *,
+    torn_bytes: int,
+    allow_zeros: bool = True,
 ) -> None:
     """Compare what is there of a copy with its source: lost pages are zeros.
 
@@ -183,7 +189,7 @@ def _check_copied(
             count = min(COMPARED_BYTES, there - done)
             ours = files.read_exactly(source, step.staged_position + done, count)
             found = files.read_exactly(target, step.position + done, count)
-            if not _is_ours(found, ours):
+            if found != ours and not (allow_zeros and _is_ours(found, ours)):
                 raise RecoveryError(
                     f"bytes that are not of the open commit near position "
                     f"{step.position + done} (file {path})"
@@ -193,9 +199,15 @@ def _check_copied(
         os.close(target)
 
 
+def _check_copies(plan: PartitionPlan, segment: SegmentPlan, sources: _StagedSources) -> None:
+    """Read back what was copied again, since something went wrong the first time."""
+    path = _log_path(plan, segment.base_offset)
+    for step in _copy_steps(plan, segment.base_offset):
+        _check_copied(path, segment.bytes_after, step, sources, torn_bytes=0, allow_zeros=False)
+
+
 def _is_ours(found: bytes, ours: bytes) -> bool:
-    if found == ours:
-        return True
+    """Compare bytes, taking zeros for bytes of ours that were lost."""
     if len(found) != len(ours):
         return False
     there = np.frombuffer(found, np.uint8)
@@ -220,6 +232,8 @@ def _take_steps(
     tail: SegmentTail | None = None
     for segment in plan.segments:
         _write_log(plan, segment, sources)
+        if known_batches is None:
+            _check_copies(plan, segment, sources)
         tail = _complete_indexes(journal, plan, segment, known_batches)
     if tail is not None:
         write_tail_file(directory, tail)

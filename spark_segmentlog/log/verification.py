@@ -273,7 +273,8 @@ def _check_time_index(survey: SegmentSurvey) -> Iterator[Finding]:
             reason = f"{entry}, the largest timestamp up to there is {maxima[row]}"
             yield _index_finding(segment, FindingKind.TIME_INDEX, at, reason)
     largest = int(maxima[-1]) if len(maxima) else -1
-    if segment.is_index_trusted and largest > _last_timestamp(entries):
+    # An entry of timestamp 0 at the base offset cannot be told from the zeros of preallocation.
+    if segment.is_index_trusted and largest > max(_last_timestamp(entries), 0):
         reason = f"ends with {_last_timestamp(entries)}, the largest timestamp is {largest}"
         yield _index_finding(segment, FindingKind.TIME_INDEX, -1, reason)
 
