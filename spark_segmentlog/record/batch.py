@@ -201,6 +201,7 @@ def iterate_records(
     file_position: int = 0,
     check_crcs: bool = True,
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+    first: tuple[int, int] = (0, 0),
 ) -> Iterator[Record]:
     """Yield the records of one batch, control records included.
 
@@ -212,6 +213,9 @@ def iterate_records(
         Whether the checksum is compared.
     max_decompressed_bytes : int
         Limit on the size of the decompressed records.
+    first : tuple of (int, int)
+        Number of the record to start with, and where it starts in the uncompressed records: for
+        those who know that all before it are good.
 
     Raises
     ------
@@ -232,7 +236,7 @@ def iterate_records(
     body = view[position + RECORD_BATCH_OVERHEAD : end]
     if header.codec_id:
         body = place.decompress(header.codec_id, MAGIC_V2, body, max_decompressed_bytes)
-    yield from _iterate_body(body, header, place)
+    yield from _iterate_body(body, header, place, *first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,10 +285,9 @@ class BatchPlace:
 
 
 def _iterate_body(
-    body: memoryview, header: RecordBatchHeader, place: BatchPlace
+    body: memoryview, header: RecordBatchHeader, place: BatchPlace, first: int, position: int
 ) -> Iterator[Record]:
-    position = 0
-    for index in range(header.records_count):
+    for index in range(first, header.records_count):
         try:
             record, position = _read_record(body, position, header)
         except VarintError as error:

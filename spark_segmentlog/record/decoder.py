@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NoReturn
 
 import numpy as np
@@ -43,18 +44,13 @@ from spark_segmentlog.record.header_table import (
 from spark_segmentlog.record.layout import (
     COMPRESSION_CODEC_MASK,
     CONTROL_MASK,
-    LEGACY_FIELD_LENGTH,
-    LEGACY_KEY_OFFSET_V0,
-    LEGACY_KEY_OFFSET_V1,
-    MAGIC_V1,
     MAGIC_V2,
     RECORD_BATCH_OVERHEAD,
-    TIMESTAMP_TYPE_MASK,
     Codec,
-    TimestampType,
 )
-from spark_segmentlog.record.legacy import base_offset_in_wrapper, iterate_messages
+from spark_segmentlog.record.legacy import iterate_messages
 from spark_segmentlog.record.row_types import COLUMN_TYPES, HEADERS_TYPE
+from spark_segmentlog.record.wrapper import OpenWrapper, plain_messages, wrapper_value
 
 __all__ = [
     "COLUMN_TYPES",
@@ -269,7 +265,7 @@ class RecordDecoder:
                 output.outputs,
             )
 
-        return self._drive(step, source, rows)
+        return self._drive(step, source, rows, spans)
 
     def _decode_compressed(self, source: _Input, rows: Int64s) -> Iterator[pa.RecordBatch]:
         good = np.ones(len(rows), np.bool_)
@@ -336,17 +332,7 @@ class RecordDecoder:
     # Formats 0 and 1
 
     def _decode_messages(self, source: _Input, rows: Int64s) -> Iterator[pa.RecordBatch]:
-        chosen = source.entries[rows]
-        messages = np.empty((len(rows), kernels.MESSAGE_FIELDS), np.int64)
-        starts = chosen[:, kernels.POSITION] - source.file_position
-        messages[:, kernels.MESSAGE_START] = starts
-        messages[:, kernels.MESSAGE_END] = starts + chosen[:, kernels.SIZE_BYTES]
-        messages[:, kernels.MESSAGE_OFFSET] = chosen[:, kernels.LAST_OFFSET]
-        messages[:, kernels.MESSAGE_TIMESTAMP] = chosen[:, kernels.MAX_TIMESTAMP]
-        append = (chosen[:, kernels.ATTRIBUTES] & TIMESTAMP_TYPE_MASK) != 0
-        messages[:, kernels.MESSAGE_TIMESTAMP_TYPE] = np.where(
-            chosen[:, kernels.MAGIC] == MAGIC_V1, append, TimestampType.NO_TIMESTAMP_TYPE
-        )
+        messages = plain_messages(source.entries[rows], source.file_position)
         step = self._message_step(source.buffer, messages, self._settings)
         return self._drive(step, source, rows)
 
@@ -358,51 +344,48 @@ class RecordDecoder:
 
     def _decode_wrappers(self, source: _Input, rows: Int64s) -> Iterator[pa.RecordBatch]:
         for row in rows.tolist():
-            messages = self._unwrap(source, row)
-            if messages is None:
+            wrapper = self._unwrap(source, row)
+            if wrapper is None or not wrapper.is_good(check_crcs=self._check_crcs):
                 self._raise_error(source, row)
-            step = self._message_step(self._scratch.data, messages, self._checked_settings)
-            inner_rows = np.full(len(messages), row)
-            yield from self._drive(step, source, inner_rows)
+            for messages in wrapper.messages():
+                step = self._message_step(wrapper.data, messages, self._checked_settings)
+                yield from self._drive(step, source, np.full(len(messages), row))
 
-    def _unwrap(self, source: _Input, row: int) -> Int64s | None:
-        """Decompress and check a wrapper; its messages, None when anything in it is bad."""
+    def _unwrap(self, source: _Input, row: int) -> OpenWrapper | None:
+        """Decompress a wrapper; None when that fails, or the wrapper itself is bad."""
         start, end = source.span(row)
         if self._check_crcs and not kernels.entry_crc_is_good(source.buffer, start, end):
             return None
         header = source.entries[row]
-        block = _wrapper_value(source.view[start:end], int(header[kernels.MAGIC]))
+        magic = int(header[kernels.MAGIC])
+        block = wrapper_value(source.view[start:end], magic)
         codec = int(header[kernels.ATTRIBUTES]) & COMPRESSION_CODEC_MASK
         self._scratch.clear()
-        if block is None or not self._decompress(codec, block, int(header[kernels.MAGIC])):
+        if block is None or not self._decompress(codec, block, magic):
             return None
-        inner = scan_headers(
-            self._scratch.data, 0, self._scratch.used_bytes, file_position=0, max_entries=_INT64_MAX
-        )
-        messages = _inner_messages(inner, header)
-        if messages is None or not kernels.messages_are_good(
-            self._scratch.data, messages, self._check_crcs
-        ):
-            return None
-        return messages
+        return OpenWrapper(header, self._scratch.data, self._scratch.used_bytes)
 
     # Both
 
     def _drive(
-        self, step: Callable[[], int], source: _Input, rows: Int64s
+        self, step: Callable[[], int], source: _Input, rows: Int64s, spans: Int64s | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Call a kernel until its input, which comes from these rows, is used up."""
-        output = self._output
-        output.state[kernels.ROW : kernels.BODY_POSITION + 1] = 0
+        output, state = self._output, self._output.state
+        state[kernels.ROW : kernels.BODY_POSITION + 1] = 0
         while (code := step()) != kernels.DONE:
+            index = int(state[kernels.ROW])
             if code == kernels.OUTPUT_FULL:
                 yield output.take()
             elif code == kernels.OUTPUT_SMALL:
                 output.grow()
             elif code == kernels.BAD_TIMESTAMP:
                 raise self._timestamp_error()
+            elif code == kernels.BAD_RECORD and spans is not None:
+                position = int(state[kernels.BODY_POSITION] - spans[index, 0])
+                self._raise_error(source, int(rows[index]), (int(state[kernels.RECORD]), position))
             else:
-                self._raise_error(source, int(rows[output.state[kernels.ROW]]))
+                self._raise_error(source, int(rows[index]))
 
     def _timestamp_error(self) -> MalformedTimestampError:
         state = self._output.state
@@ -414,12 +397,20 @@ class RecordDecoder:
             f"(years 1 to 9999; file {self._source})"
         )
 
-    def _raise_error(self, source: _Input, row: int) -> NoReturn:
-        """Raise what is wrong with an entry, as its plain twin finds it."""
+    def _raise_error(
+        self, source: _Input, row: int, first_bad: tuple[int, int] = (0, 0)
+    ) -> NoReturn:
+        """Raise what is wrong with an entry, as its plain twin finds it.
+
+        `first_bad` is the record that a kernel refused and where it starts: a batch may hold
+        millions before it.
+        """
         start, end = source.span(row)
         header = source.entries[row]
         position = int(header[kernels.POSITION])
-        twin = iterate_records if header[kernels.MAGIC] == MAGIC_V2 else iterate_messages
+        twin = iterate_messages
+        if header[kernels.MAGIC] == MAGIC_V2:
+            twin = partial(iterate_records, first=first_bad)
         for _ in twin(
             source.view[start:end],
             source=self._source,
@@ -488,52 +479,3 @@ def _runs(entries: Int64s, rows: Int64s) -> list[Int64s]:
         return []
     cuts = np.flatnonzero(np.diff(_kinds(entries, rows))) + 1
     return np.split(rows, cuts)
-
-
-def _wrapper_value(message: memoryview, magic: int) -> memoryview | None:
-    """Compressed block of a wrapper; None when it is null, or lengths do not fit."""
-    position = LEGACY_KEY_OFFSET_V1 if magic == MAGIC_V1 else LEGACY_KEY_OFFSET_V0
-    width = LEGACY_FIELD_LENGTH.size
-    key_length = LEGACY_FIELD_LENGTH.unpack_from(message, position)[0]
-    position += width + max(key_length, 0)
-    if key_length < -1 or position + width > len(message):
-        return None
-    value_length = LEGACY_FIELD_LENGTH.unpack_from(message, position)[0]
-    if value_length != len(message) - position - width:
-        return None
-    return message[position + width :]
-
-
-def _inner_messages(inner: HeaderTable, wrapper: Int64s) -> Int64s | None:
-    """Messages as they result from their wrapper; None when they do not fit it."""
-    magic, last_offset = int(wrapper[kernels.MAGIC]), int(wrapper[kernels.LAST_OFFSET])
-    entries = inner.entries
-    if (
-        inner.stop is not StopReason.END
-        or not len(inner)
-        or (entries[:, kernels.MAGIC] != magic).any()
-        or inner.is_compressed.any()
-    ):
-        return None
-    offsets = entries[:, kernels.LAST_OFFSET]
-    base = base_offset_in_wrapper(magic, last_offset, int(offsets[-1]))
-    if base < 0 or offsets.max() > _INT64_MAX - base:
-        return None
-    offsets = offsets + base
-    if last_offset != 0 and offsets.max() > last_offset:
-        return None
-    is_append_time = int(wrapper[kernels.ATTRIBUTES]) & TIMESTAMP_TYPE_MASK
-    messages = np.empty((len(inner), kernels.MESSAGE_FIELDS), np.int64)
-    messages[:, kernels.MESSAGE_START] = entries[:, kernels.POSITION]
-    messages[:, kernels.MESSAGE_END] = messages[:, 0] + entries[:, kernels.SIZE_BYTES]
-    messages[:, kernels.MESSAGE_OFFSET] = offsets
-    messages[:, kernels.MESSAGE_TIMESTAMP] = entries[:, kernels.MAX_TIMESTAMP]
-    if magic != MAGIC_V1:
-        kind = TimestampType.NO_TIMESTAMP_TYPE
-    elif is_append_time:
-        kind = TimestampType.LOG_APPEND_TIME
-        messages[:, kernels.MESSAGE_TIMESTAMP] = wrapper[kernels.MAX_TIMESTAMP]
-    else:
-        kind = TimestampType.CREATE_TIME
-    messages[:, kernels.MESSAGE_TIMESTAMP_TYPE] = kind
-    return messages

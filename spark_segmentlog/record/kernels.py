@@ -531,14 +531,20 @@ def _parse_record(
 
 
 @kernel
-def _records_are_good(body: Bytes, start: int, end: int, count: int, last_delta: int) -> bool:
-    """Whether all records of a batch are what they should be, down to the last byte."""
-    position = start
-    for _ in range(count):
-        position = _parse_record(body, position, end, last_delta)[0]
-        if position == 0:
+def _records_are_good(body: Bytes, end: int, header: Int64s, state: Int64s) -> bool:
+    """Whether all records of a batch are what they should be, down to the last byte.
+
+    They start where the state stands, which then tells of the first that is bad.
+    """
+    last_delta = header[LAST_OFFSET] - header[BASE_OFFSET]
+    for index in range(header[RECORDS_COUNT]):
+        state[RECORD] = index
+        stop = _parse_record(body, state[BODY_POSITION], end, last_delta)[0]
+        if stop == 0:
             return False
-    return position == end
+        state[BODY_POSITION] = stop
+    state[RECORD] = header[RECORDS_COUNT]
+    return bool(state[BODY_POSITION] == end)
 
 
 @kernel
@@ -832,15 +838,12 @@ def decode_batches(
                 raw, first, first + header[SIZE_BYTES]
             ):
                 return BAD_CRC
-            if settings[VALIDATE_FIRST] and not _records_are_good(
-                body,
-                start,
-                end,
-                header[RECORDS_COUNT],
-                header[LAST_OFFSET] - header[BASE_OFFSET],
-            ):
-                return BAD_RECORD
             state[BODY_POSITION] = start
+            if settings[VALIDATE_FIRST]:
+                if not _records_are_good(body, end, header, state):
+                    return BAD_RECORD
+                state[RECORD] = 0
+                state[BODY_POSITION] = start
         code = _decode_records(body, end, header, settings, state, outputs)
         if code != DONE:
             return code
@@ -915,10 +918,13 @@ def decode_messages(
 
 
 @kernel
-def messages_are_good(buffer: Bytes, messages: Int64s, check_crcs: bool) -> bool:
-    """Whether all messages, those inside a wrapper, are what they should be."""
-    for i in range(len(messages)):
-        start, end = messages[i, MESSAGE_START], messages[i, MESSAGE_END]
+def inner_entries_are_good(buffer: Bytes, table: Int64s, magic: int, check_crcs: bool) -> bool:
+    """Whether entries that were found in a wrapper are plain messages of its format."""
+    for i in range(len(table)):
+        start = table[i, POSITION]
+        end = start + table[i, SIZE_BYTES]
+        if table[i, MAGIC] != magic or table[i, ATTRIBUTES] & 7 != 0:
+            return False
         if check_crcs and not entry_crc_is_good(buffer, start, end):
             return False
         if _parse_message(buffer, start, end)[0] == 0:

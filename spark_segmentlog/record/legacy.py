@@ -12,6 +12,7 @@ This is the plain twin of the kernels, and the one that words the errors.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -115,13 +116,13 @@ def iterate_messages(
 
 def _unwrapped(
     block: memoryview, wrapper: LegacyMessage, place: BatchPlace, check_crcs: bool
-) -> list[Record]:
-    inner = list(_inner_messages(block, wrapper, place, check_crcs))
-    if not inner:
+) -> Iterator[Record]:
+    # Twice through the messages, since they may be very many, and offsets count from the last.
+    last = deque(_inner_messages(block, wrapper, place, check_crcs), maxlen=1)
+    if not last:
         raise place.error(InvalidRecordError, "wrapper that holds no message")
-    base = base_offset_in_wrapper(wrapper.magic, wrapper.offset, inner[-1].offset)
-    records = []
-    for message in inner:
+    base = base_offset_in_wrapper(wrapper.magic, wrapper.offset, last[0].offset)
+    for message in _inner_messages(block, wrapper, place, check_crcs):
         offset = base + message.offset
         if base < 0 or not is_offset_in_wrapper(offset, wrapper.offset):
             reason = f"message of offset {message.offset} in a wrapper of offset {wrapper.offset}"
@@ -129,8 +130,7 @@ def _unwrapped(
         if wrapper.timestamp_type == TimestampType.LOG_APPEND_TIME:
             message = replace(message, timestamp=wrapper.timestamp)
         record = _record(replace(message, offset=offset))
-        records.append(replace(record, timestamp_type=wrapper.timestamp_type))
-    return records
+        yield replace(record, timestamp_type=wrapper.timestamp_type)
 
 
 def base_offset_in_wrapper(magic: int, wrapper_offset: int, last_inner_offset: int) -> int:

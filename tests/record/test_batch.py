@@ -164,6 +164,15 @@ def test_header_that_cannot_be_ends_the_scan_with_a_reason(
         parse_record_batch_header(good + bad, len(good))
 
 
+def test_bad_record_is_named_by_its_number_wherever_it_is() -> None:
+    records: list[RecordSpec | bytes] = [one() for _ in range(700)]
+    for codec in ("none", "zstd"):
+        data = v2_batch([*records, b"\x02\x00"], last_offset_delta=700, codec=codec)
+        failure(data, InvalidRecordError, "record 700: varint cut off")
+        with pytest.raises(InvalidRecordError, match="record 700: varint cut off"):
+            read(data, validate_first=True)
+
+
 # Checksums
 
 

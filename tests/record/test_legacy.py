@@ -11,6 +11,7 @@ from spark_segmentlog.errors import (
     InvalidBatchError,
     InvalidRecordError,
 )
+from spark_segmentlog.record import wrapper
 from spark_segmentlog.record.legacy import iterate_messages
 from spark_segmentlog.testing.builder import (
     RecordSpec,
@@ -122,7 +123,7 @@ def test_lz4_header_checksum_is_checked_from_format_1_on() -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize(
-    ("wrapper", "kind", "reason"),
+    ("make", "kind", "reason"),
     [
         (lambda magic: legacy_message(magic, offset=0, codec="gzip"), InvalidRecordError, "null"),
         (
@@ -190,10 +191,10 @@ def test_lz4_header_checksum_is_checked_from_format_1_on() -> None:
     ],
 )
 def test_wrapper_that_is_none_is_a_corrupt_record_error(
-    magic: int, wrapper: object, kind: type[CorruptRecordError], reason: str
+    magic: int, make: object, kind: type[CorruptRecordError], reason: str
 ) -> None:
-    assert callable(wrapper)
-    failure(wrapper(magic), kind, reason)
+    assert callable(make)
+    failure(make(magic), kind, reason)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -203,9 +204,9 @@ def test_wrong_checksum_of_message_and_wrapper(magic: int) -> None:
     assert (error.base_offset, error.length) == (3, len(plain))
     assert read(plain, check_crcs=False)[0][4] == b"v"
     inner = legacy_message(magic, offset=0, value=b"v", crc=5)
-    wrapper = legacy_wrapper(magic, inner, offset=0, codec="gzip", crc=6)
-    failure(wrapper, CrcMismatchError, "stored 0x00000006")
-    assert read(wrapper, check_crcs=False)[0][4] == b"v"
+    outer = legacy_wrapper(magic, inner, offset=0, codec="gzip", crc=6)
+    failure(outer, CrcMismatchError, "stored 0x00000006")
+    assert read(outer, check_crcs=False)[0][4] == b"v"
 
 
 @pytest.mark.parametrize("field", ["key", "value"])
@@ -254,3 +255,15 @@ def test_plain_twin_reads_what_the_decoder_reads_without_checksums() -> None:
     records = [RecordSpec(key=b"k", value=b"v" * 5)] * 5
     data = legacy_message_set(1, records, base_offset=7, codec="gzip")
     assert read(data, check_crcs=False) == read_plainly(data, check_crcs=False)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_wrapper_of_very_many_messages_is_read_piece_by_piece(
+    magic: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wrapper, "MAX_PIECE_ENTRIES", 10)
+    records = [RecordSpec(value=b"%d" % place) for place in range(95)]
+    data = legacy_message_set(magic, records, base_offset=7, codec="gzip")
+    assert [row[0] for row in both(data)] == list(range(7, 102))
+    bad = b"".join(legacy_message(magic, offset=place) for place in range(40)) + b"x"
+    failure(legacy_wrapper(magic, bad, offset=39, codec="gzip"), InvalidRecordError, "cut off")

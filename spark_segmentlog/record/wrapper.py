@@ -1,0 +1,134 @@
+"""Messages of formats 0 and 1 as the kernels take them: plain ones, and those in a wrapper.
+
+A wrapper may hold very many messages, so they are listed piece by piece, and twice: once to check
+them and to find the last offset, from which all offsets of format 1 count, and once to be decoded.
+The rules are told in `legacy`, which is the plain twin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from spark_segmentlog.record import kernels
+from spark_segmentlog.record._types import Bytes, Int64s
+from spark_segmentlog.record.header_table import HeaderTable, StopReason, scan_headers
+from spark_segmentlog.record.layout import (
+    LEGACY_FIELD_LENGTH,
+    LEGACY_KEY_OFFSET_V0,
+    LEGACY_KEY_OFFSET_V1,
+    MAGIC_V1,
+    TIMESTAMP_TYPE_MASK,
+    TimestampType,
+)
+from spark_segmentlog.record.legacy import base_offset_in_wrapper, is_offset_in_wrapper
+
+MAX_PIECE_ENTRIES = 1 << 15
+
+
+def plain_messages(entries: Int64s, file_position: int) -> Int64s:
+    """List uncompressed messages; `file_position` is that of the buffer that holds them."""
+    messages = _messages(entries, file_position)
+    append = (entries[:, kernels.ATTRIBUTES] & TIMESTAMP_TYPE_MASK) != 0
+    messages[:, kernels.MESSAGE_TIMESTAMP_TYPE] = np.where(
+        entries[:, kernels.MAGIC] == MAGIC_V1, append, TimestampType.NO_TIMESTAMP_TYPE
+    )
+    return messages
+
+
+def wrapper_value(message: memoryview, magic: int) -> memoryview | None:
+    """Compressed block of a wrapper; None when it is null, or lengths do not fit."""
+    position = LEGACY_KEY_OFFSET_V1 if magic == MAGIC_V1 else LEGACY_KEY_OFFSET_V0
+    width = LEGACY_FIELD_LENGTH.size
+    key_length = LEGACY_FIELD_LENGTH.unpack_from(message, position)[0]
+    position += width + max(key_length, 0)
+    if key_length < -1 or position + width > len(message):
+        return None
+    value_length = LEGACY_FIELD_LENGTH.unpack_from(message, position)[0]
+    if value_length != len(message) - position - width:
+        return None
+    return message[position + width :]
+
+
+@dataclass(slots=True)
+class OpenWrapper:
+    """A wrapper whose messages are decompressed.
+
+    Parameters
+    ----------
+    header : ndarray of int64
+        The wrapper's row of its header table.
+    data : ndarray of uint8
+        Memory that starts with the messages.
+    used_bytes : int
+        Bytes of them.
+    """
+
+    header: Int64s
+    data: Bytes
+    used_bytes: int
+    _first: HeaderTable | None = None
+    _base_offset: int = 0
+
+    def is_good(self, *, check_crcs: bool) -> bool:
+        """Check all messages; `messages` may be asked for only then."""
+        magic = int(self.header[kernels.MAGIC])
+        largest, last, stop = -1, -1, StopReason.INVALID
+        for piece in self._pieces():
+            stop = piece.stop
+            if not len(piece) or not kernels.inner_entries_are_good(
+                self.data, piece.entries, magic, check_crcs
+            ):
+                return False
+            last = int(piece.last_offset[-1])
+            largest = max(largest, int(piece.last_offset.max()))
+        if stop is not StopReason.END:
+            return False
+        wrapper_offset = int(self.header[kernels.LAST_OFFSET])
+        self._base_offset = base_offset_in_wrapper(magic, wrapper_offset, last)
+        return self._base_offset >= 0 and is_offset_in_wrapper(
+            self._base_offset + largest, wrapper_offset
+        )
+
+    def messages(self) -> Iterator[Int64s]:
+        """List the messages, piece by piece, with offsets and times as the wrapper makes them."""
+        for piece in self._pieces():
+            messages = _messages(piece.entries, 0)
+            messages[:, kernels.MESSAGE_OFFSET] += self._base_offset
+            kind = self._timestamp_type()
+            messages[:, kernels.MESSAGE_TIMESTAMP_TYPE] = kind
+            if kind is TimestampType.LOG_APPEND_TIME:
+                messages[:, kernels.MESSAGE_TIMESTAMP] = self.header[kernels.MAX_TIMESTAMP]
+            yield messages
+
+    def _timestamp_type(self) -> TimestampType:
+        if self.header[kernels.MAGIC] != MAGIC_V1:
+            return TimestampType.NO_TIMESTAMP_TYPE
+        append = self.header[kernels.ATTRIBUTES] & TIMESTAMP_TYPE_MASK
+        return TimestampType.LOG_APPEND_TIME if append else TimestampType.CREATE_TIME
+
+    def _pieces(self) -> Iterator[HeaderTable]:
+        if self._first is None:
+            self._first = self._scan(0)
+        piece = self._first
+        yield piece
+        while piece.stop is StopReason.FULL:
+            piece = self._scan(piece.end_position)
+            yield piece
+
+    def _scan(self, start: int) -> HeaderTable:
+        return scan_headers(
+            self.data, start, self.used_bytes, file_position=0, max_entries=MAX_PIECE_ENTRIES
+        )
+
+
+def _messages(entries: Int64s, file_position: int) -> Int64s:
+    messages = np.empty((len(entries), kernels.MESSAGE_FIELDS), np.int64)
+    starts = entries[:, kernels.POSITION] - file_position
+    messages[:, kernels.MESSAGE_START] = starts
+    messages[:, kernels.MESSAGE_END] = starts + entries[:, kernels.SIZE_BYTES]
+    messages[:, kernels.MESSAGE_OFFSET] = entries[:, kernels.LAST_OFFSET]
+    messages[:, kernels.MESSAGE_TIMESTAMP] = entries[:, kernels.MAX_TIMESTAMP]
+    return messages
