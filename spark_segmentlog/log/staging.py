@@ -45,6 +45,8 @@ STAGED_MAX_AGE_SECONDS: Final = 7 * 24 * 60 * 60
 DEFAULT_BUFFER_BYTES: Final = 64 * 1024 * 1024
 MIN_BUFFER_BYTES: Final = 16 * 1024 * 1024
 PARTITION_BUFFER_BYTES: Final = 1024 * 1024
+# What the encoder keeps of a row besides its bytes: its place, its lengths, its time.
+ROW_OVERHEAD_BYTES: Final = 64
 MAX_OPEN_FILES: Final = 128
 OWN_FILE_SHARE: Final = 4
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
@@ -176,7 +178,7 @@ class StagingWriter:
             return
         self._rows.append(rows)
         self._row_slots.append(np.asarray(slots, np.int64))
-        self._held_bytes += rows.nbytes
+        self._held_bytes += rows.nbytes + ROW_OVERHEAD_BYTES * rows.num_rows
         if self._held_bytes >= self._flush_bytes():
             self._flush()
 
