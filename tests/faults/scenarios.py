@@ -135,9 +135,10 @@ def read_rows(directories: Sequence[str]) -> Rows:
     """Read all rows as a reader does that sees the directories as one log."""
     manager = LogManager.open(directories)
     found: Rows = {}
-    for topic_partition, log in manager.topic_partitions.items():
+    for topic_partition, (start, end) in manager.offset_bounds().items():
         rows = []
-        for batch in log.scan(options=OPTIONS):
+        log = manager.partition_log(topic_partition)
+        for batch in log.scan(start_offset=start, end_offset=end, options=OPTIONS):
             columns = batch.to_pydict()
             rows.extend(zip(columns["offset"], columns["key"], columns["value"], strict=True))
         found[topic_partition] = rows

@@ -1,4 +1,4 @@
-"""When a segment is full and what its indexes gain, against the builder's own reading of Kafka's rules."""
+"""When a segment is full and what its indexes gain, against the builder's reading of the rules."""
 
 from __future__ import annotations
 
