@@ -298,8 +298,8 @@ def test_open_transactions_are_listed_behind_those_that_ended(tmp_path: Path) ->
             "markerOffset: 93"
         ),
         (
-            "producerId: 4 producerEpoch: 1 state: committed firstOffset: 92 lastOffset: 92 count: 1 "
-            "markerOffset: 94"
+            "producerId: 4 producerEpoch: 1 state: committed firstOffset: 92 lastOffset: 92 "
+            "count: 1 markerOffset: 94"
         ),
         (
             "producerId: 7 producerEpoch: 1 state: open firstOffset: 100 lastOffset: 104 count: 5 "
@@ -400,7 +400,8 @@ def test_snapshots(tmp_path: Path) -> None:
     assert ran.lines == [
         f"Dumping {directory}/00000000000000000010.snapshot",
         (
-            "producerId: 7 producerEpoch: 1 coordinatorEpoch: 2 currentTxnFirstOffset: OptionalLong[6] "
+            "producerId: 7 producerEpoch: 1 coordinatorEpoch: 2 "
+            "currentTxnFirstOffset: OptionalLong[6] "
             f"lastTimestamp: 55 firstSequence: {2**31 - 2} lastSequence: 1 lastOffset: 9 "
             "offsetDelta: 3 timestamp: 55"
         ),
