@@ -63,12 +63,21 @@ class Disk:
         Everything that is there already counts as synced.
     stop_after : int, optional
         `PowerLoss` is raised behind that many operations.
+    stop : callable, optional
+        Called instead of that.
     """
 
-    def __init__(self, root: Path, stop_after: int | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        stop_after: int | None = None,
+        *,
+        stop: Callable[[], None] | None = None,
+    ) -> None:
         self.root = root
         self.operations: list[str] = []
         self._stop_after = stop_after
+        self._stop = stop or _lose_power
         self._folders: dict[str, _Folder] = {}
         self._open: dict[int, _File] = {}
         for folder, _, names in os.walk(root):
@@ -97,7 +106,7 @@ class Disk:
     def _watched(self, name: str, operation: Callable[..., Any]) -> Callable[..., Any]:
         def watched(*args: Any, **kwargs: Any) -> Any:
             if self._stop_after is not None and len(self.operations) >= self._stop_after:
-                raise PowerLoss
+                self._stop()
             result = operation(*args, **kwargs)
             getattr(self, f"_{name}", lambda *_args, **_kwargs: None)(result, *args, **kwargs)
             self.operations.append(f"{name} {args[0] if isinstance(args[0], str) else ''}")
@@ -179,6 +188,10 @@ class Disk:
                 place = os.path.join(os.path.relpath(path, self.root), name)
                 state[place] = getattr(file, bytes_of)
         return state
+
+
+def _lose_power() -> None:
+    raise PowerLoss
 
 
 def _write(state: dict[str, bytes], root: Path) -> Path:

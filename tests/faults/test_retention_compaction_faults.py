@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -356,6 +359,54 @@ def test_tombstones_never_go_before_what_they_delete(tmp_path: Path) -> None:
         second(root)
         assert values(rows(root / "t-0")) == after
         shutil.rmtree(root)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import pytest
+from tests.faults import test_retention_compaction_faults as faults
+from tests.faults.power_loss import Disk
+
+root, run, operation = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+disk = Disk(root, operation, stop=lambda: os.kill(os.getpid(), signal.SIGKILL))
+disk.watch(pytest.MonkeyPatch())
+getattr(faults, run)(root)
+"""
+
+
+def run_until_killed(root: Path, run: Callable[[Path], None], operation: int) -> None:
+    process = subprocess.run(
+        [sys.executable, "-c", KILLED, str(root), run.__name__, str(operation)],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        check=False,
+    )
+    assert process.returncode == -signal.SIGKILL, process.stderr.decode()
+
+
+@pytest.mark.faults
+def test_a_process_killed_with_sigkill_leaves_a_log_that_the_next_one_ends(tmp_path: Path) -> None:
+    whole = tmp_path / "whole"
+    before = values(rows(build_keyed_log(whole)))
+    operations = count_operations(whole, run_compaction)
+    after = values(rows(whole / "t-0"))
+    for operation in range(0, len(operations), 5):
+        root = tmp_path / str(operation)
+        build_keyed_log(root)
+        run_until_killed(root, run_compaction, operation)
+        check_compacted_state(root, before, after)
+        check_compacted_end(root, after, STEPWISE)
+    aged = tmp_path / "aged"
+    build_aged_log(aged, all_old=True)
+    before = read(aged)
+    operations = count_operations(aged, run_retention)
+    for operation in range(0, len(operations), 5):
+        root = tmp_path / f"aged-{operation}"
+        build_aged_log(root, all_old=True)
+        run_until_killed(root, run_retention, operation)
+        check_retained_state(root, before, [])
+        check_retained_end(root, [])
 
 
 # An operation fails: the pass ends with its error, the log is still usable
