@@ -24,7 +24,7 @@ from spark_segmentlog.cli.dump_entries import (
     transaction_entries,
 )
 from spark_segmentlog.cli.dump_text import text_line
-from spark_segmentlog.cli.output import OutputFormat, print_json
+from spark_segmentlog.cli.output import OutputFormat, print_json, print_line
 from spark_segmentlog.log.file_names import MAX_OFFSET
 from spark_segmentlog.log.partition_log import PartitionLog
 
@@ -99,7 +99,7 @@ def dump_verb(
             if output_format is OutputFormat.JSON:
                 print_json(entry)
             else:
-                click.echo(text_line(entry))
+                print_line(text_line(entry))
     if is_damaged:
         ctx.exit(1)
 

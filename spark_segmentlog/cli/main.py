@@ -16,6 +16,7 @@ from spark_segmentlog.cli.create import create_verb
 from spark_segmentlog.cli.dump import dump_verb
 from spark_segmentlog.cli.listing import ls_verb
 from spark_segmentlog.cli.mending import recover_verb, reindex_verb, verify_verb
+from spark_segmentlog.cli.output import escape_what_cannot_be_printed
 from spark_segmentlog.errors import SegmentLogError
 
 
@@ -46,6 +47,7 @@ def main() -> None:
     ls, dump and verify only read, beside a running broker too. The other verbs write, under the
     locks that a broker holds while it runs.
     """
+    escape_what_cannot_be_printed()
 
 
 for _verb in (

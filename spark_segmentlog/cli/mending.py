@@ -16,7 +16,7 @@ from spark_segmentlog.cli.arguments import (
     paths_argument,
     topics_option,
 )
-from spark_segmentlog.cli.output import OutputFormat, print_json, printable
+from spark_segmentlog.cli.output import OutputFormat, print_json, print_line, printable
 from spark_segmentlog.log import recovery, verification
 from spark_segmentlog.log.recovery import RecoveryAction
 from spark_segmentlog.log.segment_tail import SegmentConfig
@@ -56,7 +56,7 @@ def verify_verb(
         faults += not finding.is_harmless
         _print_finding(finding, output_format)
     if output_format is OutputFormat.TEXT:
-        click.echo(f"{faults} wrong, {findings - faults} harmless")
+        print_line(f"{faults} wrong, {findings - faults} harmless")
     if faults:
         ctx.exit(1)
 
@@ -106,7 +106,7 @@ def recover_verb(
     _print_actions(actions, output_format)
     left = sum(not action.is_done for action in actions)
     if output_format is OutputFormat.TEXT:
-        click.echo(f"{len(actions) - left} done, {left} left{_advice(left, is_applied=is_applied)}")
+        print_line(f"{len(actions) - left} done, {left} left{_advice(left, is_applied=is_applied)}")
     if left:
         ctx.exit(1)
 
@@ -145,7 +145,7 @@ def _advice(left: int, *, is_applied: bool) -> str:
 
 def _print_finding(finding: Finding, output_format: OutputFormat) -> None:
     if output_format is OutputFormat.TEXT:
-        click.echo(printable(f"{finding}{' (harmless)' if finding.is_harmless else ''}"))
+        print_line(printable(f"{finding}{' (harmless)' if finding.is_harmless else ''}"))
         return
     topic_partition = finding.topic_partition
     print_json(
@@ -164,7 +164,7 @@ def _print_finding(finding: Finding, output_format: OutputFormat) -> None:
 def _print_actions(actions: Sequence[RecoveryAction], output_format: OutputFormat) -> None:
     for action in actions:
         if output_format is OutputFormat.TEXT:
-            click.echo(printable(str(action)))
+            print_line(printable(str(action)))
             continue
         topic_partition = action.topic_partition
         print_json(

@@ -7,14 +7,15 @@ control characters escaped in text, so that a record cannot steer the terminal.
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -60,7 +61,18 @@ def print_rows(
 
 def print_json(row: Mapping[str, Any]) -> None:
     """Print one object on a line of its own."""
-    click.echo(json.dumps(row))
+    print_line(json.dumps(row))
+
+
+def print_line(text: str) -> None:
+    """Print text and a line end, not flushed: a dump has millions of lines."""
+    sys.stdout.write(f"{text}\n")
+
+
+def escape_what_cannot_be_printed() -> None:
+    """Let characters that the standard output cannot encode be escaped, and be no error."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def format_time(timestamp_ms: int) -> str:
@@ -111,4 +123,4 @@ def _print_aligned(columns: Sequence[Column], cells: Sequence[Sequence[str]]) ->
             cell.rjust(width) if column.kind == "number" else cell.ljust(width)
             for column, cell, width in zip(columns, line, widths, strict=True)
         )
-        click.echo("  ".join(padded).rstrip())
+        print_line("  ".join(padded).rstrip())

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from spark_segmentlog.cli.main import main
 from spark_segmentlog.log.lock import locked
-from spark_segmentlog.testing.builder import LogBuilder
-from tests.cli.running import batches, contents, run
+from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch
+from tests.cli.running import NAME, batches, contents, run
 
 WRITING = [
     ["recover", "--apply"],
@@ -99,3 +103,28 @@ def test_what_is_typed_wrong_says_how_it_is_typed(tmp_path: Path) -> None:
     assert "'1-2' is not START:END, START:, :END or one offset" in ran.stderr
     assert run("ls").exit_code == 2
     assert run("ls", tmp_path, "--format", "xml").exit_code == 2
+
+
+def test_what_the_output_cannot_encode_is_escaped(tmp_path: Path) -> None:
+    record = RecordSpec(value="\u00e9\u4e2d".encode())
+    directory = LogBuilder(tmp_path).partition("t", 0, [[v2_batch([record])]])
+    result = CliRunner(charset="ascii").invoke(main, ["dump", str(directory), "--records"])
+    assert (result.exit_code, result.exception) == (0, None)
+    assert r"payload: \xe9\u4e2d" in result.stdout
+
+
+def test_a_reader_that_goes_away_is_no_error_of_ours(tmp_path: Path) -> None:
+    directory = LogBuilder(tmp_path).partition("t", 0, [batches(2000)])
+    command = [sys.executable, "-c", "from spark_segmentlog.cli.main import main; main()"]
+    with subprocess.Popen(
+        [*command, "dump", str(directory)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == f"Dumping {directory}/{NAME}.log\n".encode()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1
