@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import NoReturn
 
 import numpy as np
@@ -36,14 +37,12 @@ from spark_segmentlog.record.header_table import (
     HeaderTable,
     StopReason,
     check_crcs,
-    check_inside,
     find_next_batch,
     flat_bytes,
     scan_headers,
 )
 from spark_segmentlog.record.layout import (
     COMPRESSION_CODEC_MASK,
-    CONTROL_MASK,
     MAGIC_V2,
     RECORD_BATCH_OVERHEAD,
     Codec,
@@ -71,8 +70,6 @@ _INT64_MAX = 2**63 - 1
 _MAX_ARROW_BYTES = 1 << 30
 # Batches that are decompressed before they are decoded, at most.
 _MAX_GROUP_ROWS = 1024
-
-_PLAIN_BATCH, _COMPRESSED_BATCH, _PLAIN_MESSAGE, _WRAPPER, _BAD_CODEC = range(5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,37 +212,29 @@ class RecordDecoder:
         MalformedTimestampError
             When a timestamp cannot be held by Spark, and that column is asked for.
         """
-        entries = table.entries
-        rows = _rows(entries, selected)
-        check_inside(buffer, entries, rows, file_position)
         flat = flat_bytes(buffer)
-        source = _Input(flat, bytes_view(flat), entries, file_position)
-        for run in _runs(entries, rows):
-            yield from self._decode_run(source, run)
+        source = _Input(flat, bytes_view(flat), table.entries, file_position)
+        for kind, rows, spans in _runs(source, selected):
+            yield from self._decode_run(source, kind, rows, spans)
 
     def flush(self) -> pa.RecordBatch | None:
         """Give out the rows that are waiting, if there are any."""
         return self._output.take()
 
-    def _decode_run(self, source: _Input, rows: Int64s) -> Iterator[pa.RecordBatch]:
-        kind = _kinds(source.entries, rows[:1])[0]
-        if kind == _PLAIN_BATCH:
-            return self._decode_plain(source, rows)
-        if kind == _COMPRESSED_BATCH:
+    def _decode_run(
+        self, source: _Input, kind: int, rows: Int64s, spans: Int64s
+    ) -> Iterator[pa.RecordBatch]:
+        if kind == kernels.PLAIN_BATCH:
+            return self._decode_batches(source, source.buffer, rows, spans, self._settings)
+        if kind == kernels.COMPRESSED_BATCH:
             return self._decode_compressed(source, rows)
-        if kind == _PLAIN_MESSAGE:
+        if kind == kernels.PLAIN_MESSAGE:
             return self._decode_messages(source, rows)
-        if kind == _WRAPPER:
+        if kind == kernels.WRAPPER:
             return self._decode_wrappers(source, rows)
         return self._raise_error(source, int(rows[0]))
 
     # Format 2
-
-    def _decode_plain(self, source: _Input, rows: Int64s) -> Iterator[pa.RecordBatch]:
-        starts = source.entries[rows, kernels.POSITION] - source.file_position
-        ends = starts + source.entries[rows, kernels.SIZE_BYTES]
-        spans = np.stack((starts + RECORD_BATCH_OVERHEAD, ends), axis=1)
-        return self._decode_batches(source, source.buffer, rows, spans, self._settings)
 
     def _decode_batches(
         self, source: _Input, body: Bytes, rows: Int64s, spans: Int64s, settings: Int64s
@@ -453,29 +442,20 @@ def _clamped(value: int) -> int:
     return min(max(value, _INT64_MIN), _INT64_MAX)
 
 
-def _rows(entries: Int64s, selected: Bools | Int64s | None) -> Int64s:
-    """Numbers of the rows to decode, in order, without control batches."""
-    rows = np.arange(len(entries))
+def _runs(source: _Input, selected: Bools | Int64s | None) -> Iterator[tuple[int, Int64s, Int64s]]:
+    """Cut the chosen rows where their kind changes: the kind, rows, and spans of their records."""
+    rows: Int64s = np.arange(len(source.entries))
     if selected is not None:
         rows = rows[selected]
-    attributes = entries[rows, kernels.ATTRIBUTES]
-    is_control = (attributes & CONTROL_MASK != 0) & (entries[rows, kernels.MAGIC] == MAGIC_V2)
-    chosen: Int64s = rows[~is_control]
-    return chosen
-
-
-def _kinds(entries: Int64s, rows: Int64s) -> Int64s:
-    magic = entries[rows, kernels.MAGIC]
-    codec = entries[rows, kernels.ATTRIBUTES] & COMPRESSION_CODEC_MASK
-    is_batch = magic == MAGIC_V2
-    kinds: Int64s = np.where(is_batch, _PLAIN_BATCH, _PLAIN_MESSAGE) + (codec != 0)
-    kinds[codec > np.where(is_batch, Codec.ZSTD, Codec.LZ4)] = _BAD_CODEC
-    return kinds
-
-
-def _runs(entries: Int64s, rows: Int64s) -> list[Int64s]:
-    """Cut rows where their kind changes."""
-    if not len(rows):
-        return []
-    cuts = np.flatnonzero(np.diff(_kinds(entries, rows))) + 1
-    return np.split(rows, cuts)
+    planned, kinds = np.empty_like(rows), np.empty_like(rows)
+    spans = np.empty((len(rows), 2), np.int64)
+    count = kernels.plan_entries(
+        source.entries, rows, source.file_position, len(source.buffer), planned, kinds, spans
+    )
+    if count < 0:
+        raise IndexError("header table of other bytes than these")
+    kinds = kinds[:count]
+    starts = [0, *(np.flatnonzero(kinds[1:] != kinds[:-1]) + 1).tolist(), count]
+    for start, end in pairwise(starts):
+        if start < end:
+            yield int(kinds[start]), planned[start:end], spans[start:end]

@@ -31,6 +31,8 @@ from spark_segmentlog.record.layout import (
     ATTRIBUTES_OFFSET,
     BASE_SEQUENCE_OFFSET,
     BASE_TIMESTAMP_OFFSET,
+    COMPRESSION_CODEC_MASK,
+    CONTROL_MASK,
     CRC_OFFSET,
     HEADER_SIZE_UP_TO_MAGIC,
     LAST_OFFSET_DELTA_OFFSET,
@@ -48,6 +50,7 @@ from spark_segmentlog.record.layout import (
     PARTITION_LEADER_EPOCH_OFFSET,
     PRODUCER_EPOCH_OFFSET,
     PRODUCER_ID_OFFSET,
+    RECORD_BATCH_OVERHEAD,
     RECORDS_COUNT_OFFSET,
     SIZE_OFFSET,
 )
@@ -71,6 +74,10 @@ from spark_segmentlog.record.layout import (
     CRC,
 ) = range(14)
 HEADER_FIELDS = 14
+
+# Kinds of entries, each decoded in its own way; a compressed kind is one above its plain one.
+
+PLAIN_BATCH, COMPRESSED_BATCH, PLAIN_MESSAGE, WRAPPER, BAD_CODEC = range(5)
 
 # Why a scan of headers ended.
 
@@ -798,6 +805,48 @@ def _decode_records(
     if code == DONE and position != end:
         code = BAD_RECORD
     return code
+
+
+@kernel
+def plan_entries(
+    table: Int64s,
+    rows: Int64s,
+    file_position: int,
+    size: int,
+    planned: Int64s,
+    kinds: Int64s,
+    spans: Int64s,
+) -> int:
+    """Tell for rows of a header table what kind they are and where their records lie.
+
+    Control batches are left out. Returns how many rows there are then, -1 when one of them does not
+    lie in a buffer of `size` bytes that starts at `file_position`.
+    """
+    count = 0
+    for i in range(len(rows)):
+        row = rows[i]
+        if row < 0 or row >= len(table):
+            return -1
+        start = table[row, POSITION] - file_position
+        end = start + table[row, SIZE_BYTES]
+        if start < 0 or end > size:
+            return -1
+        attributes = table[row, ATTRIBUTES]
+        is_batch = table[row, MAGIC] == 2
+        if is_batch and attributes & CONTROL_MASK != 0:
+            continue
+        codec = attributes & COMPRESSION_CODEC_MASK
+        kind = PLAIN_BATCH if is_batch else PLAIN_MESSAGE
+        if codec != 0:
+            kind += 1
+        if codec > (4 if is_batch else 3):
+            kind = BAD_CODEC
+        planned[count] = row
+        kinds[count] = kind
+        spans[count, 0] = start + RECORD_BATCH_OVERHEAD
+        spans[count, 1] = end
+        count += 1
+    return count
 
 
 @kernel
