@@ -399,10 +399,18 @@ def _reserved(journal: Journal) -> Iterator[None]:
             name = f"{STAGED_PREFIX}{journal.write_id}-0-0-0{STAGED_SUFFIX}"
             path = os.path.join(directory, name)
             descriptor = files.create_exclusive(path)
-            reserved.callback(files.unlink, path)
-            reserved.callback(files.close, descriptor)
+            reserved.callback(_release, path, descriptor)
             files.allocate(descriptor, copied + RESERVED_MARGIN_BYTES)
         yield
+
+
+def _release(path: str, descriptor: int) -> None:
+    """Give room back; by now the write may be committed, so this is no reason to fail it."""
+    files.close(descriptor)
+    try:
+        files.unlink(path)
+    except OSError as error:
+        _log.warning("%s stays until it is swept: %s", path, error)
 
 
 # The journal, and behind it

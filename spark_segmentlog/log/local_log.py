@@ -364,6 +364,8 @@ class LocalLog:
             raise UnknownTopicOrPartitionError(
                 f"partition {topic_partition} is in none of {list(layout.log_directories)}"
             )
+        # Its tail may be torn, which is mended before anyone reads.
+        self._appender(topic_partition)
         log_directory = layout.directory_of(topic_partition)
         return PartitionLog.open(os.path.join(log_directory, str(topic_partition)))
 

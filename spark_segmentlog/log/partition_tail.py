@@ -172,6 +172,10 @@ def _read_last_segment(
         is_clean=state.is_clean, flushed_bytes=_flushed_bytes(state, last, remembered)
     )
     walked = _walk_to_end(last, indexed.size_bytes, tearing)
+    if len(walked) == 0:
+        # The indexed batch itself is torn: only the log's start is sure.
+        indexed = empty
+        walked = _walk_to_end(last, 0, tearing)
     added = append_batches(indexed, walked, index_interval_bytes=index_interval_bytes)
     return added.tail, indexed
 

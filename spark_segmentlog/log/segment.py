@@ -305,18 +305,28 @@ class Segment:
         read_buffer = buffer or ReadBuffer()
         with self.open_log() as file:
             position = self.position_for(MAX_OFFSET, file)
-            walk = HeaderWalk(self, file, position, read_buffer, skip_corrupt, None)
-            before, last = self.base_offset, None
-            for table in walk:
-                if len(table) > 1:
-                    before = int(table.last_offset[-2]) + 1
-                elif last is not None:
-                    before = int(last.last_offset[-1]) + 1
-                last = table.select(np.array([len(table) - 1]))
-            if last is None:
-                return self.base_offset
-            is_torn = self.is_torn_end(file, last, read_buffer)
-            return before if is_torn else int(last.last_offset[0]) + 1
+            found = self._next_offset_from(position, file, read_buffer, skip_corrupt)
+            if found is None and position > 0:
+                # The indexed batch itself is cut off: what lies before it is known by a walk alone.
+                found = self._next_offset_from(0, file, read_buffer, skip_corrupt)
+            return self.base_offset if found is None else found
+
+    def _next_offset_from(
+        self, position: int, file: LogFile, buffer: ReadBuffer, skip_corrupt: bool
+    ) -> int | None:
+        """Walk from a position to the end; None where no good batch stands from there on."""
+        before: int | None = None
+        last: HeaderTable | None = None
+        for table in HeaderWalk(self, file, position, buffer, skip_corrupt, None):
+            if len(table) > 1:
+                before = int(table.last_offset[-2]) + 1
+            elif last is not None:
+                before = int(last.last_offset[-1]) + 1
+            last = table.select(np.array([len(table) - 1]))
+        if last is None:
+            return None
+        is_torn = self.is_torn_end(file, last, buffer)
+        return before if is_torn else int(last.last_offset[0]) + 1
 
     def is_torn_end(self, file: LogFile, last: HeaderTable, buffer: ReadBuffer) -> bool:
         """Tell whether a batch, a table of one row, is the half-written last one of a crash.

@@ -77,6 +77,7 @@ def check_after_crash(directory: Path, progress: Progress, *, kept: int) -> None
     assert not (directory / ".kafka_cleanshutdown").exists() or progress.begun in (0, APPENDS)
     labels = ["before", *(str(number) for number in range(APPENDS))]
     with open_log(str(directory), **OPTIONS) as log:
+        assert log.log_end_offset("t", 0) >= 4 * (1 + kept)
         found = values(directory)
         everything = expected_values(labels)
         assert found == everything[: len(found)]
