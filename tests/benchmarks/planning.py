@@ -10,6 +10,7 @@ import os
 import shutil
 import struct
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql.types import StructType
@@ -46,8 +47,8 @@ def planning_figures(settings: Settings) -> Iterator[Figure]:
     ):
         ours, walked = take_turns(
             [
-                seconds(lambda options=options: plan(directory, options)),
-                seconds(lambda walk=walk: walk(directory)),
+                seconds(partial(plan, directory, options)),
+                seconds(partial(walk, directory)),
             ],
             settings.repetitions,
         )

@@ -60,7 +60,7 @@ class ReadyMadeReader(DataSourceReader):
         share, rest = divmod(self._rows_count, self._partitions_count)
         return [RowsPartition(share + (index < rest)) for index in range(self._partitions_count)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, RowsPartition)
         if not partition.rows_count:
             return

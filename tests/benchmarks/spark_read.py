@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, timestamp_millis
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.functions import col, lit, timestamp_millis
 
 from tests.benchmarks.harness import (
     Figure,
@@ -81,6 +82,14 @@ def _ready_made(spark: SparkSession, log: Log, schema: str | None = None) -> Dat
     return (reader.schema(schema) if schema else reader).load()
 
 
+def _drain_ours(spark: SparkSession, log: Log, schema: str | None) -> None:
+    drain(_ours(spark, log, schema))
+
+
+def _drain_ready_made(spark: SparkSession, log: Log, schema: str | None) -> None:
+    drain(_ready_made(spark, log, schema))
+
+
 def _nothing(spark: SparkSession) -> DataFrame:
     return spark.read.format("readymade").option("rows", 0).option("partitions", 1).load()
 
@@ -96,8 +105,8 @@ def _throughput(
     ):
         ours, ceiling = take_turns(
             [
-                seconds(lambda log=log, schema=schema: drain(_ours(spark, log, schema))),
-                seconds(lambda log=log, schema=schema: drain(_ready_made(spark, log, schema))),
+                seconds(partial(_drain_ours, spark, log, schema)),
+                seconds(partial(_drain_ready_made, spark, log, schema)),
             ],
             settings.repetitions,
         )
@@ -118,27 +127,25 @@ def _ten_rows(spark: SparkSession, settings: Settings, log: Log) -> Iterator[Fig
 
     def between(frame: DataFrame) -> DataFrame:
         return frame.where(
-            (col("timestamp") >= timestamp_millis_literal(first_ms))
-            & (col("timestamp") < timestamp_millis_literal(until_ms))
+            (col("timestamp") >= _moment(first_ms)) & (col("timestamp") < _moment(until_ms))
         )
 
     def by_pushdown() -> None:
         assert len(between(_ours(spark, log, pushdown="true")).collect()) == WANTED_ROWS
 
-    def nothing() -> None:
-        assert not _nothing(spark).collect()
-
-    options, pushed, floor = take_turns(
-        [seconds(by_options), seconds(by_pushdown), seconds(nothing)], settings.repetitions
+    options, floor = take_turns(
+        [seconds(by_options), seconds(lambda: _nothing(spark).collect())], settings.repetitions
     )
     yield _against_floor("ten_rows_by_options", options, floor)
+    pushed, floor = take_turns(
+        [seconds(by_pushdown), seconds(lambda: between(_nothing(spark)).collect())],
+        settings.repetitions,
+    )
     yield _against_floor("ten_rows_by_pushdown", pushed, floor)
 
 
-def timestamp_millis_literal(timestamp_ms: int):  # type: ignore[no-untyped-def]
-    """Return a timestamp column that Spark folds into a literal, as it must be to be pushed."""
-    from pyspark.sql.functions import lit
-
+def _moment(timestamp_ms: int) -> Column:
+    """Return a timestamp that Spark folds into a literal, as it must be to be pushed."""
     return timestamp_millis(lit(timestamp_ms))
 
 
@@ -180,7 +187,7 @@ def _small_segments(spark: SparkSession, settings: Settings) -> Iterator[Figure]
 def _limit(spark: SparkSession, settings: Settings, log: Log, name: str) -> Figure:
     frames = [_ours(spark, log), _ready_made(spark, log)]
     ours, ceiling = take_turns(
-        [seconds(lambda frame=frame: frame.limit(5).collect()) for frame in frames],
+        [seconds(frame.limit(5).collect) for frame in frames],
         settings.repetitions * LIMIT_REPETITIONS_FACTOR,
     )
     detail = (

@@ -57,7 +57,7 @@ class TickingReader(DataSourceStreamReader):
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         return [TickedRange(start["rows"], end["rows"])]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, TickedRange)
         rows_count = partition.end - partition.start
         arrow_batch = ready_made_batch(self._schema_json).slice(0, rows_count)

@@ -408,7 +408,6 @@ def _poll_to_the_end(consumer: Consumer, partition_count: int) -> Iterator[Consu
 def _consumed_record(message: Message) -> ConsumedRecord:
     kinds = {TIMESTAMP_CREATE_TIME: 0, TIMESTAMP_LOG_APPEND_TIME: 1}
     kind, timestamp_ms = message.timestamp()
-    headers = message.headers()
     topic, partition, offset = message.topic(), message.partition(), message.offset()
     assert topic is not None
     assert partition is not None
@@ -421,5 +420,10 @@ def _consumed_record(message: Message) -> ConsumedRecord:
         kinds.get(kind, -1),
         message.key(),
         message.value(),
-        tuple((name, value) for name, value in headers) if headers else None,
+        _headers(message),
     )
+
+
+def _headers(message: Message) -> tuple[tuple[str, bytes | None], ...] | None:
+    headers: Any = message.headers()
+    return tuple((name, value) for name, value in headers) if headers else None

@@ -14,7 +14,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 FIRST_TIMESTAMP_MS = 1_600_000_000_000
 # Small enough that every topic rolls; a record batch of these tests stays below it.
 SEGMENT_BYTES = 16_000
-ROLLED = {"internal.segment.bytes": SEGMENT_BYTES}
+ROLLED: dict[str, object] = {"internal.segment.bytes": SEGMENT_BYTES}
 
 TOPICS = (
     *(f"codec.{codec}" for codec in CODECS),
@@ -31,7 +31,7 @@ TOPICS = (
 def create_topics(broker: Broker) -> None:
     for codec in CODECS:
         broker.create_topic(f"codec.{codec}", partitions=2, config=ROLLED)
-    append_time = {"message.timestamp.type": "LogAppendTime"}
+    append_time: dict[str, object] = {"message.timestamp.type": "LogAppendTime"}
     broker.create_topic("appended", config=ROLLED | append_time)
     broker.create_topic("bank", partitions=3, config={"internal.segment.bytes": 3_000})
     broker.create_topic("large")
