@@ -1,4 +1,4 @@
-"""An index whose last entry names a batch that a crash has cut off says nothing of the log's end."""
+"""An index whose last entry names a batch that a crash has cut off hides nothing before it."""
 
 from __future__ import annotations
 
