@@ -45,7 +45,7 @@ def start() -> StreamingQuery:
 
 
 query = start()
-while not query.recentProgress and query.isActive:
+while query.isActive and len(query.recentProgress) < 3:
     query.awaitTermination(1)
 query.stop()
 print(f"stopped behind micro-batch {query.lastProgress.batchId if query.lastProgress else None}")
