@@ -14,6 +14,7 @@ from tests.benchmarks.harness import PROJECT_DIRECTORY
 from tests.benchmarks.ready_made import ReadyMadeSource
 from tests.benchmarks.sinks import DiscardingSink
 from tests.benchmarks.ticking import TickingSource
+from tests.interop.kafka_jars import cached_kafka_jars
 
 _SETTINGS = {
     "spark.ui.enabled": "false",
@@ -33,7 +34,11 @@ def spark_session(settings: Mapping[str, str] | None = None) -> Iterator[SparkSe
     paths = [str(PROJECT_DIRECTORY), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    jars = cached_kafka_jars()
+    # The JVM outlives a session, and takes jars only when it starts.
+    connector = [] if jars is None else [str(path) for path in jars.connector]
     builder = SparkSession.builder.master("local[2]").appName("benchmarks")
+    builder = builder.config("spark.jars", ",".join(connector))
     for name, value in {**_SETTINGS, **(settings or {})}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()

@@ -36,10 +36,9 @@ CODECS = ("none", "lz4")
 def spark_write_figures(settings: Settings, jars: KafkaJars | None) -> Iterator[Figure]:
     """Measure the sink against each of the others; without jars not against Kafka's."""
     rows_count = settings.sized(ROWS_COUNT)
-    connector = "" if jars is None else ",".join(map(str, jars.connector))
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=settings.cache)))
-        spark = stack.enter_context(spark_session({"spark.jars": connector}))
+        spark = stack.enter_context(spark_session())
         rows = _rows_in_memory(spark, rows_count)
         yield from _against_local_sinks(rows, folder, settings, rows_count)
         if jars is not None:
