@@ -27,7 +27,12 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from spark_segmentlog.errors import InvalidRowError, NotALogDirectoryError, StagingError
+from spark_segmentlog.errors import (
+    InvalidRowError,
+    NotALogDirectoryError,
+    StagingError,
+    UnsafeTargetError,
+)
 from spark_segmentlog.log.commit import (
     CommitRequest,
     commit_staged_batches,
@@ -223,7 +228,7 @@ def _stage(plan: WritePlan, write_id: str, arrow_batches: Iterable[pa.RecordBatc
         for arrow_batch in arrow_batches:
             stager.write(arrow_batch)
         return stager.finish()
-    except InvalidRowError as error:
+    except (InvalidRowError, UnsafeTargetError) as error:
         stager.abort()
         raise type(error)(f"{error} (task {context.partitionId()})") from error
     except BaseException:
