@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.benchmarks.commit import commit_figures
 from tests.benchmarks.decode import decode_figures
 from tests.benchmarks.harness import (
     PROJECT_DIRECTORY,
@@ -34,6 +35,7 @@ GROUPS: dict[str, Group] = {
     "decode": decode_figures,
     "spark-read": lambda settings, _: spark_read_figures(settings),
     "planning": lambda settings, _: planning_figures(settings),
+    "commit": lambda settings, _: commit_figures(settings),
     "spark-write": spark_write_figures,
     "spark-stream": lambda settings, _: spark_stream_figures(settings),
     "memory": lambda settings, _: memory_figures(settings),

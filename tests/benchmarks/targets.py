@@ -145,6 +145,14 @@ WRITE_TARGETS = (
     ),
 )
 
+COMMIT_TARGETS = (
+    Target(
+        name="commit_rewritten",
+        what="bytes that a commit of eight staged files of 64 MiB writes, a page a batch",
+        bound=1.0,
+    ),
+)
+
 STREAM_TARGETS = (
     Target(
         name="stream_latency",
@@ -158,4 +166,4 @@ STREAM_TARGETS = (
     ),
 )
 
-TARGETS = (*READ_TARGETS, *WRITE_TARGETS, *STREAM_TARGETS)
+TARGETS = (*READ_TARGETS, *WRITE_TARGETS, *COMMIT_TARGETS, *STREAM_TARGETS)
