@@ -1,4 +1,4 @@
-"""A log without Spark: its rows as Arrow batches, or its partitions and segments."""
+"""A log without Spark: its rows as Arrow batches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_segmentlog.log.log_manager import LogManager
 from spark_segmentlog.spark.options import (
     View,
     keywords_to_options,
@@ -59,26 +58,6 @@ def read_arrow(
     read = read_split if parsed.view is View.RECORDS else read_view
     batches = (batch for split in splits for batch in read(split, request))
     return pa.RecordBatchReader.from_batches(schema, batches)
-
-
-def open_log(paths: Paths) -> LogManager:
-    """List the partitions below some paths, to look offsets up or fetch batches as a broker does.
-
-    Parameters
-    ----------
-    paths : path or iterable of paths
-        Log directories, partition directories, `.log` files, globs of these.
-
-    Returns
-    -------
-    LogManager
-        Its `topic_partitions` are the `PartitionLog` of each, by topic and number.
-
-    Raises
-    ------
-    LogPathNotFoundError, NotALogDirectoryError, EmptyLogDirectoryError, LogPermissionError
-    """
-    return LogManager.open(_texts(paths))
 
 
 def _texts(paths: Paths) -> list[str]:

@@ -113,9 +113,9 @@ def end_offset_for_epoch(epochs: Sequence[LeaderEpoch], epoch: int, log_end_offs
 def read_offset_checkpoint(
     storage: Storage, directory: str, name: str
 ) -> dict[TopicPartition, int] | None:
-    """Read an offset checkpoint of a log directory; None where it is missing or damaged."""
+    """Read an offset checkpoint of a log directory; None where it is missing, empty or damaged."""
     text = read_text(storage, directory, name)
-    return None if text is None else _known(parse_offset_checkpoint(text), directory, name)
+    return None if not text else _known(parse_offset_checkpoint(text), directory, name)
 
 
 def read_leader_epochs(storage: Storage, directory: str) -> list[LeaderEpoch]:

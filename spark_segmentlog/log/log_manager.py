@@ -35,6 +35,7 @@ from spark_segmentlog.log.file_names import (
     parse_partition_directory_name,
 )
 from spark_segmentlog.log.files import Storage, resolve_storage
+from spark_segmentlog.log.lock import BROKER_LOCK_FILE_NAME
 from spark_segmentlog.log.log_directory import LogDirectoryState, commit_state
 from spark_segmentlog.log.partition_listing import list_partition
 from spark_segmentlog.log.partition_log import PartitionLog
@@ -214,6 +215,7 @@ class _PathResolver:
         self._include_deleted = include_deleted
         self._places: dict[str, _PartitionPlace] = {}
         self._states: dict[str, LogDirectoryState] = {}
+        self._empty: list[EmptyLogDirectoryError] = []
         self.storages: dict[str, Storage] = {}
 
     @property
@@ -229,6 +231,8 @@ class _PathResolver:
             storage, inner = resolve_storage(path, self._filesystem)
             for expanded in _expand(storage, inner):
                 self._resolve_one(storage, expanded)
+        if self._empty and not self._places:
+            raise self._empty[0]
         return self._states
 
     def _resolve_one(self, storage: Storage, path: str) -> None:
@@ -253,7 +257,12 @@ class _PathResolver:
             self._read_state(storage, parent or "/")
             self._add(topic_partition, real_path, parent or "/", storage)
         else:
-            raise EmptyLogDirectoryError(_empty_text(path, directories, others))
+            empty = EmptyLogDirectoryError(_empty_text(path, directories, others))
+            if not _is_log_directory(others):
+                raise empty
+            # One of several log directories may hold no partition yet.
+            self._read_state(storage, real_path)
+            self._empty.append(empty)
 
     def _resolve_file(self, storage: Storage, path: str) -> None:
         real_path = storage.real_path(path)
@@ -417,6 +426,11 @@ def _is_partition_directory(file_names: Sequence[str]) -> bool:
         or find_base_offset(name, f"{LOG_SUFFIX}.swap") is not None
         for name in file_names
     )
+
+
+def _is_log_directory(files: Sequence[str]) -> bool:
+    """Tell whether a folder without partitions holds what a broker or a writer leaves there."""
+    return checkpoints.META_PROPERTIES in files or BROKER_LOCK_FILE_NAME in files
 
 
 def _empty_text(path: str, directories: Sequence[str], files: Sequence[str]) -> str:

@@ -1,10 +1,11 @@
 """Mending a log: open commits ended, torn tails cut off, indexes made anew; and only that, unasked.
 
 What was committed is finished, since that takes nothing away. Indexes that are missing, malformed
-or at odds with the batches are made anew. Bytes are cut off only when `truncate` says so: behind
-the last good batch of a partition's last segment. Where good batches follow bad ones, or whole
-segments do, they go only with `delete_later` too: a broker would delete them without a word.
-Deleted segments are renamed to ``.deleted``, not removed.
+or at odds with the batches are made anew, but not those of a segment that keeps bad bytes: made from
+what lies before them, they would hide the good batches behind. Bytes are cut off only when
+`truncate` says so: behind the last good batch of a partition's last segment. Where good batches
+follow bad ones, or whole segments do, they go only with `delete_later` too: a broker would delete
+them without a word. Deleted segments are renamed to ``.deleted``, not removed.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from spark_segmentlog.log.lock import DEFAULT_LOCK_TIMEOUT_MS
 from spark_segmentlog.log.partition_log import PartitionLog
 from spark_segmentlog.log.partition_tail import TAIL_FILE_NAME, now_ms
 from spark_segmentlog.log.segment import HeaderWalk, ReadBuffer, Segment
+from spark_segmentlog.log.segment_files import finish_replacement
 from spark_segmentlog.log.segment_tail import SegmentConfig, SegmentTail
 from spark_segmentlog.log.verification import (
     FindingKind,
@@ -50,6 +52,7 @@ class RecoveryKind(StrEnum):
     """What recovery does."""
 
     END_COMMIT = "end commit"
+    END_COMPACTION = "end compaction"
     CUT = "cut"
     DELETE_SEGMENT = "delete segment"
     REBUILD_INDEXES = "rebuild indexes"
@@ -118,6 +121,9 @@ def recover(
             )
         actions = _end_commits(involved, dry_run=dry_run)
         for log in partition_logs(directories, wanted):
+            if not dry_run and finish_replacement(log.directory):
+                actions.append(_end_compaction_action(log))
+                log = PartitionLog.open(log.directory, topic_partition=log.topic_partition)
             actions.extend(mender.mend(log))
     return actions
 
@@ -131,16 +137,22 @@ def reindex(
 ) -> list[RecoveryAction]:
     """Make the offset and time indexes of all segments anew from their batches.
 
-    Parameters and errors are those of `recover`. A segment with bad bytes gets indexes up to them.
+    Parameters and errors are those of `recover`. A segment with bad bytes keeps the indexes it has.
     """
     directories = [paths] if isinstance(paths, str) else list(paths)
     wanted = None if topic_partitions is None else set(topic_partitions)
     with locked_with_open_commits(directories, timeout_ms=lock_timeout_ms) as involved:
         finish_open_commits(involved)
-        return [
-            _rebuild(survey_segment(segment), index_interval_bytes)
+        surveys = (
+            survey_segment(segment)
             for log in partition_logs(directories, wanted)
             for segment in log.segments
+        )
+        return [
+            _rebuild(survey, index_interval_bytes)
+            if survey.is_whole
+            else _rebuild_action(survey, is_done=False)
+            for survey in surveys
         ]
 
 
@@ -179,9 +191,7 @@ class _Mender:
             later = segments[slot + 1 :]
             if survey.valid_bytes < survey.file_bytes:
                 takes_good = bool(later) or _has_good_behind(survey)
-                is_cut = (
-                    self.truncate and not self.dry_run and (self.delete_later or not takes_good)
-                )
+                is_cut = self._may_cut(takes_good=takes_good)
                 yield _cut_action(survey, takes_good=takes_good, is_done=is_cut)
                 if is_cut:
                     _cut(survey)
@@ -190,7 +200,7 @@ class _Mender:
                     return
                 yield from self._would_delete(survey, later)
             if any(check_indexes(survey)):
-                yield self._rebuild_unless_dry(survey)
+                yield self._rebuild_if_possible(survey)
 
     def _may_cut(self, *, takes_good: bool) -> bool:
         return self.truncate and not self.dry_run and (self.delete_later or not takes_good)
@@ -203,8 +213,8 @@ class _Mender:
             for segment in later:
                 yield _delete_action(segment, is_done=False)
 
-    def _rebuild_unless_dry(self, survey: SegmentSurvey) -> RecoveryAction:
-        if self.dry_run:
+    def _rebuild_if_possible(self, survey: SegmentSurvey) -> RecoveryAction:
+        if self.dry_run or not survey.is_whole:
             return _rebuild_action(survey, is_done=False)
         return _rebuild(survey, self.index_interval_bytes)
 
@@ -272,6 +282,16 @@ def _cut_action(survey: SegmentSurvey, *, takes_good: bool, is_done: bool) -> Re
     )
 
 
+def _end_compaction_action(log: PartitionLog) -> RecoveryAction:
+    return RecoveryAction(
+        kind=RecoveryKind.END_COMPACTION,
+        path=log.directory,
+        topic_partition=log.topic_partition,
+        detail="segments of a compaction that was cut short took their place, or went",
+        is_done=True,
+    )
+
+
 def _delete_action(segment: Segment, *, is_done: bool) -> RecoveryAction:
     return RecoveryAction(
         kind=RecoveryKind.DELETE_SEGMENT,
@@ -283,10 +303,11 @@ def _delete_action(segment: Segment, *, is_done: bool) -> RecoveryAction:
 
 
 def _rebuild_action(survey: SegmentSurvey, *, is_done: bool) -> RecoveryAction:
+    detail = "offset and time index from the batches"
     return RecoveryAction(
         kind=RecoveryKind.REBUILD_INDEXES,
         path=survey.segment.log_path,
         topic_partition=survey.segment.topic_partition,
-        detail="offset and time index from the batches",
+        detail=detail if is_done or survey.is_whole else f"{detail}, bad bytes are among them",
         is_done=is_done,
     )

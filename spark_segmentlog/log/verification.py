@@ -103,6 +103,11 @@ class SegmentSurvey:
     max_timestamps: npt.NDArray[np.int64]
     stop: Finding | None = None
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether these are all batches: no good one can lie behind bad bytes."""
+        return self.stop is None or self.stop.kind is FindingKind.TORN_TAIL
+
 
 def verify(
     paths: str | Sequence[str],
@@ -193,7 +198,7 @@ def survey_segment(segment: Segment) -> SegmentSurvey:
 
 
 def check_indexes(survey: SegmentSurvey) -> Iterator[Finding]:
-    """Compare the indexes of a segment with its batches."""
+    """Compare the indexes of a segment with its batches, as far as these are known."""
     yield from _limited(_check_offset_index(survey))
     yield from _limited(_check_time_index(survey))
 
@@ -233,6 +238,8 @@ def _offset_entry_fault(
     """Tell what is wrong with an entry; an empty text where nothing is."""
     entry = f"entry (offset {offset}, position {position})"
     if row >= len(survey.positions):
+        if not survey.is_whole:
+            return ""
         return f"{entry} points behind the last batch, which ends at {survey.valid_bytes}"
     if int(survey.positions[row]) != position:
         return f"{entry} points between batches, the next starts at {survey.positions[row]}"
@@ -266,6 +273,8 @@ def _check_time_index(survey: SegmentSurvey) -> Iterator[Finding]:
         row, timestamp = int(rows[slot]), int(entries["timestamp"][slot])
         entry = f"entry (timestamp {timestamp}, offset {offsets[slot]})"
         at = slot * entries.dtype.itemsize
+        if row >= len(maxima) and not survey.is_whole:
+            return
         if row >= len(maxima):
             reason = f"{entry} lies behind the last batch"
             yield _index_finding(segment, FindingKind.TIME_INDEX, at, reason)

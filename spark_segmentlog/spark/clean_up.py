@@ -13,6 +13,9 @@ from spark_segmentlog.errors import SegmentLogError
 from spark_segmentlog.log.maintenance import DEFAULT_FILE_DELETE_DELAY_MS
 from spark_segmentlog.spark.options import WriteOptions
 
+# A broker's own default: below it a commit need not even walk the headers.
+MIN_CLEANABLE_RATIO = 0.5
+
 _log = logging.getLogger(__name__)
 
 
@@ -65,6 +68,7 @@ def _compact(log_directories: Sequence[str], topics: Sequence[str], options: Wri
     config = CompactionConfig(
         delete_retention_ms=_or(options.delete_retention_ms, DAY_MS),
         min_compaction_lag_ms=_or(options.min_compaction_lag_ms, 0),
+        min_cleanable_ratio=MIN_CLEANABLE_RATIO,
         segment=segment_config(options),
         file_delete_delay_ms=_or(options.file_delete_delay_ms, DEFAULT_FILE_DELETE_DELAY_MS),
         lock_timeout_ms=options.lock_timeout_ms,

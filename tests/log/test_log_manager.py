@@ -117,6 +117,18 @@ def test_a_path_that_is_not_there(tmp_path):
         LogManager.open([])
 
 
+def test_one_of_several_log_directories_may_hold_no_partition_yet(tmp_path):
+    LogBuilder(tmp_path / "a").partition("t", 0, [[batch(0)]])
+    empty = tmp_path / "b"
+    empty.mkdir()
+    with pytest.raises(EmptyLogDirectoryError):
+        LogManager.open([str(tmp_path / "a"), str(empty)])
+    (empty / ".lock").touch()
+    assert len(LogManager.open([str(tmp_path / "a"), str(empty)]).topic_partitions) == 1
+    with pytest.raises(EmptyLogDirectoryError):
+        LogManager.open(str(empty))
+
+
 def test_an_empty_directory(tmp_path):
     with pytest.raises(EmptyLogDirectoryError, match="holds no partition"):
         LogManager.open(tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from spark_segmentlog.errors import CommitPendingError
 from spark_segmentlog.log import files
 from spark_segmentlog.log.file_names import TopicPartition
-from spark_segmentlog.log.recovery import RecoveryKind, recover, reindex
+from spark_segmentlog.log.recovery import RecoveryAction, RecoveryKind, recover, reindex
 from spark_segmentlog.log.verification import FindingKind, verify
 from spark_segmentlog.testing.builder import (
     LogBuilder,
@@ -155,9 +156,7 @@ def test_bad_bytes_are_only_reported_unless_told_otherwise(tmp_path: Path) -> No
     first, second, third = three_segments(tmp_path)
     flip(second, len(second.read_bytes()) // 2)
     before = [path.read_bytes() for path in (first, second, third)]
-    assert kinds(tmp_path) == {FindingKind.CORRUPT_BATCH, FindingKind.OFFSET_INDEX} | kinds(
-        tmp_path
-    )
+    assert kinds(tmp_path) == {FindingKind.CORRUPT_BATCH}
     for options in ({}, {"truncate": True}, {"dry_run": True, "delete_later": True}):
         actions = recover(str(tmp_path), **options)  # type: ignore[arg-type]
         cut = next(action for action in actions if action.kind is RecoveryKind.CUT)
@@ -169,6 +168,35 @@ def test_bad_bytes_are_only_reported_unless_told_otherwise(tmp_path: Path) -> No
     assert offsets(tmp_path) == list(range(30))
     assert not third.exists()
     assert third.with_name(third.name + ".deleted").exists()
+    assert kinds(tmp_path) == set()
+
+
+@pytest.mark.parametrize("mend", [recover, reindex])
+def test_a_segment_that_keeps_bad_bytes_keeps_its_indexes(
+    tmp_path: Path, mend: Callable[[str], list[RecoveryAction]]
+) -> None:
+    _, second, _ = three_segments(tmp_path)
+    flip(second, len(second.read_bytes()) // 2)
+    indexes = [second.with_suffix(suffix) for suffix in (".index", ".timeindex")]
+    before = [path.read_bytes() for path in indexes]
+    mend(str(tmp_path))
+    assert [path.read_bytes() for path in indexes] == before
+    indexes[0].unlink()
+    actions = [it for it in mend(str(tmp_path)) if it.path == str(second)]
+    rebuilt = next(it for it in actions if it.kind is RecoveryKind.REBUILD_INDEXES)
+    assert not rebuilt.is_done
+    assert "bad bytes are among them" in rebuilt.detail
+    assert not indexes[0].exists()
+
+
+def test_a_compaction_that_was_cut_short_is_ended(tmp_path: Path) -> None:
+    first, _, _ = three_segments(tmp_path)
+    kept = batches(7)
+    first.with_name(first.name + ".swap").write_bytes(b"".join(kept))
+    actions = recover(str(tmp_path))
+    assert actions[0].kind is RecoveryKind.END_COMPACTION
+    assert first.read_bytes() == b"".join(kept)
+    assert not first.with_name(first.name + ".swap").exists()
     assert kinds(tmp_path) == set()
 
 
