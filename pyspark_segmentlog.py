@@ -1,4 +1,4 @@
-"""Lets Spark find ``format("segmentlog")`` by name: it looks into every top-level ``pyspark_*`` module."""
+"""Lets Spark find ``format("segmentlog")``: it looks into every top-level ``pyspark_*`` module."""
 
 from spark_segmentlog.spark.datasource import SegmentLogDataSource as DefaultSource
 

@@ -31,7 +31,7 @@ class UnknownOptionError(SegmentLogError, ValueError):
 
 
 class OptionValueError(SegmentLogError, ValueError):
-    """A value that an option does not take; the text names the option, the value and the legal ones."""
+    """A value that an option does not take; the text names both, and the legal ones."""
 
 
 class SchemaError(SegmentLogError, ValueError):
@@ -152,15 +152,15 @@ class LogLockedError(SegmentLogError):
 
 
 class UnsafeTargetError(SegmentLogError):
-    """A write that a broker would punish: replicated topics, a topic it does not know, internal topics."""
+    """A write that a broker would punish: to a replicated, an unknown or an internal topic."""
 
 
 class StagingError(SegmentLogError):
-    """Staged files that are missing or differ from what their task reported; nothing was committed."""
+    """Staged files are missing or differ from what their task reported; nothing was committed."""
 
 
 class CommitPendingError(SegmentLogError):
-    """Committed but not yet visible: do not retry; the next writer, or ``segmentlog recover``, ends it."""
+    """Committed but not yet visible: do not retry; ``segmentlog recover``, or a writer, ends it."""
 
 
 class RecoveryError(SegmentLogError):

@@ -1,8 +1,8 @@
 """Mending a log: open commits ended, torn tails cut off, indexes made anew; and only that, unasked.
 
 What was committed is finished, since that takes nothing away. Indexes that are missing, malformed
-or at odds with the batches are made anew, but not those of a segment that keeps bad bytes: made from
-what lies before them, they would hide the good batches behind. Bytes are cut off only when
+or at odds with the batches are made anew, but not those of a segment that keeps bad bytes: made
+from what lies before them, they would hide the good batches behind. Bytes are cut off only when
 `truncate` says so: behind the last good batch of a partition's last segment. Where good batches
 follow bad ones, or whole segments do, they go only with `delete_later` too: a broker would delete
 them without a word. Deleted segments are renamed to ``.deleted``, not removed.
