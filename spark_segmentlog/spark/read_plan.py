@@ -286,7 +286,10 @@ def _splits_of_ranges(
 
 def _splits_of_segments(read: ResolvedRead, bounds: RowBounds) -> list[Split]:
     shares = _segment_shares(read, bounds)
-    if sum(len(it.ranges) for it in shares) <= planning.MAX_UNPACKED_SEGMENTS:
+    is_few = sum(len(it.ranges) for it in shares) <= planning.MAX_UNPACKED_SEGMENTS
+    # Below an upper time bound most segments give no row, but each must be looked through, since
+    # timestamps may be out of order. That takes less time than a task does, so they share tasks.
+    if is_few and bounds.max_timestamp_ms is None:
         return [
             (Slice((segment,), share.start_offset, share.end_offset),)
             for it in shares
@@ -297,7 +300,8 @@ def _splits_of_segments(read: ResolvedRead, bounds: RowBounds) -> list[Split]:
         for it in shares
         for share, size_bytes in zip(it.ranges, it.segments.sizes_bytes().tolist(), strict=True)
     ]
-    packs = planning.pack(pieces, planning.PACKED_BYTES, open_cost_bytes=planning.OPEN_COST_BYTES)
+    open_cost_bytes = 0 if is_few else planning.OPEN_COST_BYTES
+    packs = planning.pack(pieces, planning.PACKED_BYTES, open_cost_bytes=open_cost_bytes)
     return _splits_of_packs(packs, read)
 
 

@@ -468,7 +468,17 @@ def test_predicates_narrow_segments(three_segments: Path) -> None:
     assert narrowed(partitions=frozenset([1])) == []
     assert narrowed(min_timestamp_ms=1012) == [[(10, 20)], [(20, 30)]]
     assert narrowed(min_timestamp_ms=5000) == []
-    assert narrowed(max_timestamp_ms=1012) == [[(0, 10)], [(10, 20)], [(20, 30)]]
+
+
+def test_segments_that_are_looked_through_for_a_time_range_share_tasks(
+    three_segments: Path,
+) -> None:
+    bounds = RowBounds(max_timestamp_ms=1012)
+    splits = splits_of(three_segments, bounds)
+    assert spans(splits) == [[(0, 30)]]
+    assert rows_of(three_segments, splits) == list(range(30))
+    later = splits_of(three_segments, RowBounds(min_timestamp_ms=1010, max_timestamp_ms=1012))
+    assert spans(later) == [[(10, 30)]]
 
 
 def test_offsets_below_the_last_segment_are_planned_without_opening_a_file(
