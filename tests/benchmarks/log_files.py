@@ -19,6 +19,7 @@ from pathlib import Path
 
 import cramjam
 import crc32c
+import pyarrow as pa
 
 KEY_BYTES = 16
 VALUE_BYTES = 100
@@ -199,16 +200,11 @@ def _xerial(data: bytes) -> bytes:
     return framed
 
 
-def _lz4(data: bytes) -> bytes:
-    compressor = cramjam.lz4.Compressor(level=1, content_checksum=False, block_linked=False)
-    compressor.compress(data)
-    return bytes(compressor.finish())
-
-
 _COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "none": lambda data: data,
     "gzip": lambda data: gzip.compress(data, 6),
     "snappy": _xerial,
-    "lz4": _lz4,
+    # Independent blocks and no checksums of blocks or content, as the Java client writes them.
+    "lz4": lambda data: bytes(pa.compress(data, codec="lz4", asbytes=True)),
     "zstd": lambda data: bytes(cramjam.zstd.compress(data, 3)),
 }
