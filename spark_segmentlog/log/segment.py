@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -61,7 +63,7 @@ from spark_segmentlog.record.layout import (
 )
 
 FIRST_READ_BYTES: Final = 256 * 1024
-READ_BUFFER_BYTES: Final = 4 * 1024 * 1024
+READ_BUFFER_BYTES: Final = 2 * 1024 * 1024
 RESYNC_WINDOW_BYTES: Final = (8 * 1024 * 1024, 128 * 1024 * 1024)
 PROBE_BYTES: Final = 128
 MAX_TIME_WALK_BYTES: Final = 8 * 1024 * 1024
@@ -366,6 +368,26 @@ class Segment:
         return f"{self.directory}/{name}{self.suffix if suffix is None else suffix}"
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of a segment in memory: the headers of its batches, its bytes and where they lie.
+
+    `file_position` is that of the first byte of `buffer`.
+    """
+
+    table: HeaderTable
+    buffer: npt.NDArray[np.uint8]
+    file_position: int
+
+    def parse_batch(self, row: int, source: str) -> None:
+        """Parse one batch of format 2 plainly, only to raise what is wrong with it."""
+        position, size_bytes = int(self.table.position[row]), int(self.table.size_bytes[row])
+        start = position - self.file_position
+        batch = self.buffer.data[start : start + size_bytes]
+        for _ in iterate_records(batch, source=source, file_position=position):
+            pass
+
+
 class HeaderWalk:
     """Tables of batch headers, one a piece of the file that is in memory.
 
@@ -416,6 +438,40 @@ class HeaderWalk:
             else:
                 needed = self._after_stop(table, is_end_of_file)
 
+    def pieces(self) -> Iterator[Piece]:
+        """Give each table with its bytes, which are good until the next one is asked for."""
+        for table in self:
+            yield Piece(table, self.buffer, self.file_position)
+
+    def pieces_ahead(
+        self, spare: ReadBuffer, is_last: Callable[[HeaderTable], bool]
+    ) -> Iterator[Piece]:
+        """Give the same pieces; while one is in hand, a thread reads the next into `spare`.
+
+        Reading, walking and decoding hold no GIL. Nothing is read behind a piece that `is_last`.
+        To be closed before the file is.
+        """
+        pieces = self.pieces()
+        piece = next(pieces, None)
+        if piece is None:
+            return
+        if self._file.size() - self.position <= FIRST_READ_BYTES:
+            yield piece
+            yield from pieces
+            return
+        buffers = [spare, self._read_buffer]
+
+        def read_next() -> Piece | None:
+            self._read_buffer = buffers[0]
+            buffers.reverse()
+            return next(pieces, None)
+
+        with ThreadPoolExecutor(1, "segmentlog-read-ahead") as reader:
+            while piece is not None:
+                coming = None if is_last(piece.table) else reader.submit(read_next)
+                yield piece
+                piece = None if coming is None else coming.result()
+
     def _next_table(self, needed: int) -> tuple[HeaderTable, bool]:
         """Read the next piece of the file and its headers, and whether the file ends with it."""
         length = min(max(self._read_bytes, needed), max(len(self.buffer), needed))
@@ -449,16 +505,6 @@ class HeaderWalk:
                 f"behind offset {before[row]}"
             ),
         )
-
-    def parse_batch(self, position: int, size_bytes: int) -> None:
-        """Parse one batch of format 2 plainly, only to raise what is wrong with it."""
-        start = position - self.file_position
-        for _ in iterate_records(
-            self.buffer.data[start : start + size_bytes],
-            source=self.segment.log_path,
-            file_position=position,
-        ):
-            pass
 
     def _after_stop(self, table: HeaderTable, is_end_of_file: bool) -> int:
         """Decide what follows a table: bytes to read next time, or -1 for the end."""
@@ -611,6 +657,7 @@ class SegmentScanner:
         self.next_offset = options.record_filter.start_offset
         self._on_corrupt = on_corrupt
         self._buffer = ReadBuffer()
+        self._spare = ReadBuffer()
         limits = (
             {}
             if options.max_decompressed_bytes is None
@@ -677,22 +724,35 @@ class SegmentScanner:
             )
             start_offset = self.next_offset
             walk.reported_offsets = (start_offset, end_offset)
-            for table in walk:
-                in_range = (table.last_offset >= start_offset) & (table.base_offset < end_offset)
-                if end_position is not None:
-                    in_range &= table.position < end_position
-                selected = in_range & self._is_wanted(table, find_aborted)
-                if self.options.check_crcs and not selected.all():
-                    self._check_unread(walk, table, in_range & ~selected)
-                if selected.any():
-                    yield from self._decode(walk, table, selected)
-                self.next_offset = max(
-                    self.next_offset, min(int(table.last_offset[-1]) + 1, end_offset)
-                )
-                if self._is_past(table, end_offset):
-                    return
-                if end_position is not None and walk.position >= end_position:
-                    return
+
+            def is_last(table: HeaderTable) -> bool:
+                is_at_end = end_position is not None and table.end_position >= end_position
+                return is_at_end or self._is_past(table, end_offset)
+
+            with closing(self._pieces(walk, is_last)) as pieces:
+                for piece in pieces:
+                    table = piece.table
+                    in_range = (table.last_offset >= start_offset) & (
+                        table.base_offset < end_offset
+                    )
+                    if end_position is not None:
+                        in_range &= table.position < end_position
+                    selected = in_range & self._is_wanted(table, find_aborted)
+                    if self.options.check_crcs and not selected.all():
+                        self._check_unread(walk, piece, in_range & ~selected)
+                    if selected.any():
+                        yield from self._decode(walk, piece, selected)
+                    next_offset = min(int(table.last_offset[-1]) + 1, end_offset)
+                    self.next_offset = max(self.next_offset, next_offset)
+                    if is_last(table):
+                        return
+
+    def _pieces(self, walk: HeaderWalk, is_last: Callable[[HeaderTable], bool]) -> Generator[Piece]:
+        if self.options.skip_corrupt:
+            # What decoding finds in one piece tells where the next one starts.
+            yield from walk.pieces()
+        else:
+            yield from walk.pieces_ahead(self._spare, is_last)
 
     def _end_offset(self, segment: Segment) -> int:
         end_offset = self.options.record_filter.end_offset
@@ -736,15 +796,13 @@ class SegmentScanner:
         return selected
 
     def _decode(
-        self,
-        walk: HeaderWalk,
-        table: HeaderTable,
-        selected: npt.NDArray[np.bool_],
+        self, walk: HeaderWalk, piece: Piece, selected: npt.NDArray[np.bool_]
     ) -> Iterator[pa.RecordBatch]:
+        table = piece.table
         while True:
             try:
                 yield from self._decoder.decode(
-                    walk.buffer, table, selected, file_position=walk.file_position
+                    piece.buffer, table, selected, file_position=piece.file_position
                 )
             except CorruptRecordError as error:
                 if not self.options.skip_corrupt:
@@ -754,21 +812,20 @@ class SegmentScanner:
             else:
                 return
 
-    def _check_unread(
-        self, walk: HeaderWalk, table: HeaderTable, unread: npt.NDArray[np.bool_]
-    ) -> None:
+    def _check_unread(self, walk: HeaderWalk, piece: Piece, unread: npt.NDArray[np.bool_]) -> None:
         """Compare the checksums of markers and of what was aborted, as a consumer does."""
+        table = piece.table
         unread &= table.is_transactional | table.is_control
         rows = np.flatnonzero(unread)
-        good = check_crcs(walk.buffer, table.select(rows), file_position=walk.file_position)
+        good = check_crcs(piece.buffer, table.select(rows), file_position=piece.file_position)
         for row in rows[~good].tolist():
-            position, size_bytes = int(table.position[row]), int(table.size_bytes[row])
             try:
-                walk.parse_batch(position, size_bytes)
+                piece.parse_batch(row, walk.segment.log_path)
             except CorruptRecordError as error:
                 if not self.options.skip_corrupt:
                     raise
-                walk.report(position, size_bytes, error.reason)
+                size_bytes = int(table.size_bytes[row])
+                walk.report(int(table.position[row]), size_bytes, error.reason)
 
     def _step_over(self, walk: HeaderWalk, table: HeaderTable, error: CorruptRecordError) -> int:
         """Find where to go on behind a bad batch: behind its length, if a batch stands there."""
