@@ -24,6 +24,9 @@ _SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.log.level": "ERROR",
+    # A machine that stands still for minutes must not make Spark give its executor up.
+    "spark.network.timeout": "3600s",
+    "spark.executor.heartbeatInterval": "60s",
 }
 
 
