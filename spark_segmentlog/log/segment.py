@@ -491,10 +491,13 @@ class HeaderWalk:
 
         A batch's checksum does not cover its base offset, so nothing else tells that it is wrong.
         """
-        before = np.concatenate(([self._next_offset - 1], table.last_offset[:-1]))
-        wrong = np.flatnonzero((table.last_offset <= before) | (table.base_offset <= before))
-        if len(wrong) == 0 or len(table) == 0:
+        base_offset, last_offset = table.base_offset, table.last_offset
+        if len(table) == 0:
             return table
+        if base_offset[0] >= self._next_offset and (base_offset[1:] > last_offset[:-1]).all():
+            return table
+        before = np.concatenate(([self._next_offset - 1], last_offset[:-1]))
+        wrong = np.flatnonzero(base_offset <= before)
         row = int(wrong[0])
         return HeaderTable(
             entries=table.entries[:row],
