@@ -169,10 +169,16 @@ def test_a_second_pass_without_anything_new_changes_nothing(tmp_path: Path) -> N
         tmp_path, [plain_batches([(b"a", b"1"), (b"a", b"2"), (b"b", None)]), active(3)]
     )
     run(directory)
-    before = {name: (directory / name).stat() for name in os.listdir(directory)}
+    before = written(directory)
     result = run(directory, now_ms=NOW_MS + 5)
     assert result.passes == 0
-    assert {name: (directory / name).stat() for name in os.listdir(directory)} == before
+    assert written(directory) == before
+
+
+def written(directory: Path) -> dict[str, tuple[int, int]]:
+    """Tell which file each name is, and when it was last written."""
+    stats = {path.name: path.stat() for path in directory.iterdir()}
+    return {name: (it.st_ino, it.st_mtime_ns) for name, it in stats.items()}
 
 
 def test_the_cleaner_checkpoint_says_how_far_it_came_and_the_clean_part_is_cleaned_by_new_keys(
