@@ -169,13 +169,13 @@ def test_a_second_pass_without_anything_new_changes_nothing(tmp_path: Path) -> N
         tmp_path, [plain_batches([(b"a", b"1"), (b"a", b"2"), (b"b", None)]), active(3)]
     )
     run(directory)
-    before = written(directory)
+    before = last_writes(directory)
     result = run(directory, now_ms=NOW_MS + 5)
     assert result.passes == 0
-    assert written(directory) == before
+    assert last_writes(directory) == before
 
 
-def written(directory: Path) -> dict[str, tuple[int, int]]:
+def last_writes(directory: Path) -> dict[str, tuple[int, int]]:
     """Tell which file each name is, and when it was last written."""
     stats = {path.name: path.stat() for path in directory.iterdir()}
     return {name: (it.st_ino, it.st_mtime_ns) for name, it in stats.items()}
