@@ -23,7 +23,11 @@ from tests.benchmarks.harness import (
 )
 from tests.benchmarks.memory import memory_figures
 from tests.benchmarks.planning import planning_figures
-from tests.benchmarks.spark_read import spark_read_figures
+from tests.benchmarks.spark_read import (
+    limit_figures,
+    small_segments_figures,
+    spark_read_figures,
+)
 from tests.benchmarks.spark_stream import spark_stream_figures
 from tests.benchmarks.spark_write import spark_write_figures
 from tests.benchmarks.targets import TARGETS
@@ -34,6 +38,8 @@ Group = Callable[[Settings, KafkaJars | None], Iterator[Figure]]
 GROUPS: dict[str, Group] = {
     "decode": decode_figures,
     "spark-read": lambda settings, _: spark_read_figures(settings),
+    "small-segments": lambda settings, _: small_segments_figures(settings),
+    "limit": lambda settings, _: limit_figures(settings),
     "planning": lambda settings, _: planning_figures(settings),
     "commit": lambda settings, _: commit_figures(settings),
     "spark-write": spark_write_figures,

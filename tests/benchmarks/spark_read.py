@@ -27,6 +27,8 @@ SEGMENT_BYTES = 64 << 20
 SMALL_SEGMENTS_COUNT = 10_000
 FEWER_SEGMENTS_COUNT = 1_000
 RECORDS_PER_SMALL_SEGMENT = 10
+# A thousand input partitions take a quarter of a minute.
+SMALL_SEGMENTS_REPETITIONS = 2
 WANTED_ROWS = 10
 LIMIT_REPETITIONS_FACTOR = 2
 
@@ -44,16 +46,27 @@ class Log:
 
 
 def spark_read_figures(settings: Settings) -> Iterator[Figure]:
-    """Measure every case that needs Spark, in two sessions: stock workers and our daemon."""
+    """Measure rows a second, and ten rows of many."""
     hundred = _log(settings, BIG_RECORDS_COUNT, 100)
     single = _log(settings, SINGLE_RECORDS_COUNT, 1)
     with spark_session({PUSHDOWN_CONF: "true"}) as spark:
         yield from _throughput(spark, settings, hundred, single)
         yield from _ten_rows(spark, settings, hundred)
+
+
+def small_segments_figures(settings: Settings) -> Iterator[Figure]:
+    """Measure a log of very many small segments."""
+    with spark_session() as spark:
         yield from _small_segments(spark, settings)
-        yield _limit(spark, settings, hundred, "limit_stock_worker")
+
+
+def limit_figures(settings: Settings) -> Iterator[Figure]:
+    """Measure queries that stop early, with stock workers and with our daemon."""
+    log = _log(settings, BIG_RECORDS_COUNT, 100)
+    with spark_session() as spark:
+        yield _limit(spark, settings, log, "limit_stock_worker")
     with spark_session({"spark.python.daemon.module": DAEMON_MODULE}) as spark:
-        yield _limit(spark, settings, hundred, "limit_with_daemon")
+        yield _limit(spark, settings, log, "limit_with_daemon")
 
 
 def _log(settings: Settings, records_count: int, records_per_batch: int) -> Log:
@@ -175,7 +188,7 @@ def _small_segments(spark: SparkSession, settings: Settings) -> Iterator[Figure]
     )
     many, few = take_turns(
         [seconds(lambda: drain(_ours(spark, small))), seconds(lambda: drain(_ours(spark, fewer)))],
-        min(settings.repetitions, 3),
+        min(settings.repetitions, SMALL_SEGMENTS_REPETITIONS),
     )
     yield Figure(
         name="small_segments_read",

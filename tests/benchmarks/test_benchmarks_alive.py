@@ -35,7 +35,11 @@ def _run(output: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    "groups", [("decode", "planning", "commit"), ("spark-read", "spark-write", "spark-stream")]
+    "groups",
+    [
+        ("decode", "planning", "commit"),
+        ("spark-read", "small-segments", "limit", "spark-write", "spark-stream"),
+    ],
 )
 def test_groups_report_all_their_figures(tmp_path: Path, groups: tuple[str, ...]) -> None:
     run = _run(tmp_path, "--scale", "0.001", "--slack", "1e9", *groups)
