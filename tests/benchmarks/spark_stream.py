@@ -31,6 +31,9 @@ LATENCY_REPETITIONS = 2
 WARM_UP_COMMITS = 10
 DRAIN_TIMEOUT_S = 60
 
+# A broker gives the indexes of an active segment their full size at once.
+LIVE_INDEX_BYTES = 10 << 20
+
 MANY_SEGMENTS = 10_000
 FEW_SEGMENTS = 10
 TRIGGERS_COUNT = 50
@@ -89,6 +92,9 @@ def _our_p95(spark: SparkSession, commits_count: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
         partition = Path(folder) / "log" / "bench-0"
         partition.mkdir(parents=True)
+        for suffix in (".index", ".timeindex"):
+            with open(partition / f"{0:020d}{suffix}", "wb") as index:
+                index.truncate(LIVE_INDEX_BYTES)
         with open(partition / f"{0:020d}.log", "wb", buffering=0) as log:
             source = spark.readStream.format("segmentlog").option("startingOffsets", "earliest")
             stream = source.load(str(partition.parent))
