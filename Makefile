@@ -6,6 +6,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 EXTRAS := test,bench,dev
+FAULTS := tests
 
 export PYSPARK_PYTHON := $(abspath $(PY))
 export PYSPARK_DRIVER_PYTHON := $(abspath $(PY))
@@ -60,7 +61,7 @@ interop: install ## tests against a real Kafka broker (fetches its jars once)
 .PHONY: faults
 faults: install ## crash, fault and fuzz suites
 	-$(PY) -m pip install -q --disable-pip-version-check -e '.[fuzz]'
-	$(PY) -m pytest -q -m faults --timeout 3600 tests
+	$(PY) -m pytest -q -m faults --timeout 3600 $(FAULTS)
 
 .PHONY: bench
 bench: install ## measure the ratios of the README's table
