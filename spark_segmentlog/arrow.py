@@ -53,7 +53,7 @@ def read_arrow(
     parsed = parse_read_options(keywords_to_options(_texts(paths), options))
     warn_ignored(parsed)
     schema = default_schema(parsed) if columns is None else schema_of_columns(columns, parsed)
-    request = ReadRequest(options=parsed, shape=shape_rows(schema, parsed))
+    request = ReadRequest(options=parsed, shape=shape_rows(schema, parsed), read_ahead=True)
     splits = plan_whole_ranges(parsed)
     read = read_split if parsed.view is View.RECORDS else read_view
     batches = (batch for split in splits for batch in read(split, request))

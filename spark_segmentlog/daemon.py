@@ -8,6 +8,7 @@ threads would survive it.
 
 from __future__ import annotations
 
+import gc
 import logging
 
 from pyspark import daemon
@@ -31,6 +32,8 @@ def preload() -> None:
 def main() -> None:
     """Load, then serve workers as Spark's own daemon does."""
     preload()
+    # Workers share these pages, and collect no garbage among them.
+    gc.freeze()
     daemon.manager()
 
 

@@ -47,7 +47,7 @@ from spark_segmentlog.log.partition_log import PartitionLog, SegmentList
 from spark_segmentlog.log.segment import HeaderWalk, ReadBuffer, Segment
 from spark_segmentlog.log.transactions import OpenTransactions
 from spark_segmentlog.record._types import Int64s
-from spark_segmentlog.record.decoder import HeaderTable
+from spark_segmentlog.record.header_table import HeaderTable
 
 SETTLED_NS: Final = 2_000_000_000
 TAIL_ATTEMPTS: Final = 4

@@ -53,7 +53,7 @@ from spark_segmentlog.log.transactions import (
 from spark_segmentlog.record._types import Int64s
 from spark_segmentlog.record.batch import iterate_records
 from spark_segmentlog.record.control import ControlRecordType
-from spark_segmentlog.record.decoder import HeaderTable
+from spark_segmentlog.record.header_table import HeaderTable
 from spark_segmentlog.record.layout import MAGIC_V2
 from spark_segmentlog.record.legacy import iterate_messages
 

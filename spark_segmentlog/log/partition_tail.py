@@ -45,7 +45,7 @@ from spark_segmentlog.log.segment_tail import (
     append_batches,
 )
 from spark_segmentlog.record.crc import crc32c
-from spark_segmentlog.record.decoder import HeaderTable, check_crcs
+from spark_segmentlog.record.header_table import HeaderTable, check_crcs
 
 TAIL_FILE_NAME: Final = ".segmentlog-tail"
 FORMAT_VERSION: Final = 1

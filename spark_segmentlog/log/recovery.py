@@ -42,7 +42,7 @@ from spark_segmentlog.log.verification import (
     partition_logs,
     survey_segment,
 )
-from spark_segmentlog.record.decoder import check_crcs
+from spark_segmentlog.record.header_table import check_crcs
 
 DEFAULTS = SegmentConfig()
 SUFFIXES = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)

@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
@@ -39,10 +39,9 @@ from spark_segmentlog.log.transaction_index import (
     parse_transaction_index,
 )
 from spark_segmentlog.record.batch import iterate_records, parse_record_batch_header
-from spark_segmentlog.record.decoder import (
+from spark_segmentlog.record.decoder import RecordDecoder
+from spark_segmentlog.record.header_table import (
     HeaderTable,
-    RecordDecoder,
-    RecordFilter,
     StopReason,
     check_crcs,
     find_next_batch,
@@ -59,8 +58,8 @@ from spark_segmentlog.record.layout import (
     MAGIC_V2,
     MIN_MESSAGE_SIZE_V0,
     RECORD_BATCH_OVERHEAD,
-    TimestampType,
 )
+from spark_segmentlog.record.record_filter import EntryChoice, RecordFilter, choose_entries
 
 FIRST_READ_BYTES: Final = 256 * 1024
 READ_BUFFER_BYTES: Final = 2 * 1024 * 1024
@@ -116,6 +115,9 @@ class ScanOptions:
         Whether offsets that are gone are an error, or are reported and left out.
     max_decompressed_bytes : int or None
         Limit of one decompressed batch; None for the decoder's own.
+    read_ahead : bool
+        Whether a thread reads a piece of a large file while the one before it is decoded; to no
+        avail where all cores are busy.
     """
 
     columns: tuple[str, ...] = ALL_COLUMNS
@@ -125,6 +127,7 @@ class ScanOptions:
     skip_corrupt: bool = False
     fail_on_data_loss: bool = True
     max_decompressed_bytes: int | None = None
+    read_ahead: bool = True
 
 
 class ReadBuffer:
@@ -443,10 +446,8 @@ class HeaderWalk:
         for table in self:
             yield Piece(table, self.buffer, self.file_position)
 
-    def pieces_ahead(
-        self, spare: ReadBuffer, is_last: Callable[[HeaderTable], bool]
-    ) -> Iterator[Piece]:
-        """Give the same pieces; while one is in hand, a thread reads the next into `spare`.
+    def pieces_ahead(self, is_last: Callable[[HeaderTable], bool]) -> Iterator[Piece]:
+        """Give the same pieces; while one is in hand, a thread reads the next.
 
         Reading, walking and decoding hold no GIL. Nothing is read behind a piece that `is_last`.
         To be closed before the file is.
@@ -459,7 +460,7 @@ class HeaderWalk:
             yield piece
             yield from pieces
             return
-        buffers = [spare, self._read_buffer]
+        buffers = [ReadBuffer(), self._read_buffer]
 
         def read_next() -> Piece | None:
             self._read_buffer = buffers[0]
@@ -491,21 +492,17 @@ class HeaderWalk:
 
         A batch's checksum does not cover its base offset, so nothing else tells that it is wrong.
         """
-        base_offset, last_offset = table.base_offset, table.last_offset
-        if len(table) == 0:
+        row = table.unordered_row
+        if row < 0:
             return table
-        if base_offset[0] >= self._next_offset and (base_offset[1:] > last_offset[:-1]).all():
-            return table
-        before = np.concatenate(([self._next_offset - 1], last_offset[:-1]))
-        wrong = np.flatnonzero(base_offset <= before)
-        row = int(wrong[0])
+        before = table.last_offset[row - 1] if row else self._next_offset - 1
         return HeaderTable(
             entries=table.entries[:row],
             end_position=int(table.position[row]),
             stop=StopReason.INVALID,
             reason=(
                 f"base offset {table.base_offset[row]} and last offset {table.last_offset[row]} "
-                f"behind offset {before[row]}"
+                f"behind offset {before}"
             ),
         )
 
@@ -660,7 +657,6 @@ class SegmentScanner:
         self.next_offset = options.record_filter.start_offset
         self._on_corrupt = on_corrupt
         self._buffer = ReadBuffer()
-        self._spare = ReadBuffer()
         limits = (
             {}
             if options.max_decompressed_bytes is None
@@ -727,6 +723,9 @@ class SegmentScanner:
             )
             start_offset = self.next_offset
             walk.reported_offsets = (start_offset, end_offset)
+            wanted = replace(
+                self.options.record_filter, start_offset=start_offset, end_offset=end_offset
+            )
 
             def is_last(table: HeaderTable) -> bool:
                 is_at_end = end_position is not None and table.end_position >= end_position
@@ -735,27 +734,23 @@ class SegmentScanner:
             with closing(self._pieces(walk, is_last)) as pieces:
                 for piece in pieces:
                     table = piece.table
-                    in_range = (table.last_offset >= start_offset) & (
-                        table.base_offset < end_offset
-                    )
-                    if end_position is not None:
-                        in_range &= table.position < end_position
-                    selected = in_range & self._is_wanted(table, find_aborted)
-                    if self.options.check_crcs and not selected.all():
-                        self._check_unread(walk, piece, in_range & ~selected)
-                    if selected.any():
-                        yield from self._decode(walk, piece, selected)
+                    choice = choose_entries(table, wanted, end_position=end_position)
+                    if find_aborted is not None and choice.has_transactions:
+                        choice = _without_aborted(choice, table, find_aborted())
+                    if self.options.check_crcs and choice.unread.any():
+                        self._check_unread(walk, piece, choice.unread)
+                    yield from self._decode(walk, piece, choice.selected)
                     next_offset = min(int(table.last_offset[-1]) + 1, end_offset)
                     self.next_offset = max(self.next_offset, next_offset)
                     if is_last(table):
                         return
 
     def _pieces(self, walk: HeaderWalk, is_last: Callable[[HeaderTable], bool]) -> Generator[Piece]:
-        if self.options.skip_corrupt:
-            # What decoding finds in one piece tells where the next one starts.
-            yield from walk.pieces()
+        # With `skip_corrupt`, what decoding finds in one piece tells where the next one starts.
+        if self.options.read_ahead and not self.options.skip_corrupt:
+            yield from walk.pieces_ahead(is_last)
         else:
-            yield from walk.pieces_ahead(self._spare, is_last)
+            yield from walk.pieces()
 
     def _end_offset(self, segment: Segment) -> int:
         end_offset = self.options.record_filter.end_offset
@@ -780,24 +775,6 @@ class SegmentScanner:
             return int(table.base_offset[-1]) >= end_offset
         return int(table.last_offset[-1]) + 1 >= end_offset
 
-    def _is_wanted(
-        self, table: HeaderTable, find_aborted: FindAborted | None
-    ) -> npt.NDArray[np.bool_]:
-        """Tell which batches may hold rows, by their headers."""
-        wanted = self.options.record_filter
-        selected = ~table.is_control
-        if wanted.min_timestamp_ms is not None:
-            selected &= table.max_timestamp >= wanted.min_timestamp_ms
-        if wanted.max_timestamp_ms is not None:
-            # Only with LogAppendTime is a batch's largest timestamp that of all its records.
-            is_append_time = table.timestamp_type == TimestampType.LOG_APPEND_TIME
-            selected &= ~(is_append_time & (table.max_timestamp > wanted.max_timestamp_ms))
-        is_transactional = table.is_transactional
-        if find_aborted is not None and is_transactional.any():
-            is_aborted = find_aborted().contain(table.producer_id, table.base_offset)
-            selected &= ~(is_transactional & is_aborted)
-        return selected
-
     def _decode(
         self, walk: HeaderWalk, piece: Piece, selected: npt.NDArray[np.bool_]
     ) -> Iterator[pa.RecordBatch]:
@@ -818,7 +795,6 @@ class SegmentScanner:
     def _check_unread(self, walk: HeaderWalk, piece: Piece, unread: npt.NDArray[np.bool_]) -> None:
         """Compare the checksums of markers and of what was aborted, as a consumer does."""
         table = piece.table
-        unread &= table.is_transactional | table.is_control
         rows = np.flatnonzero(unread)
         good = check_crcs(piece.buffer, table.select(rows), file_position=piece.file_position)
         for row in rows[~good].tolist():
@@ -839,6 +815,15 @@ class SegmentScanner:
             return end
         walk.go_to_next_good(error.position, error.reason)
         return walk.position
+
+
+def _without_aborted(
+    choice: EntryChoice, table: HeaderTable, aborted: AbortedTransactions
+) -> EntryChoice:
+    """Leave out the batches of aborted transactions."""
+    is_aborted = table.is_transactional & aborted.contain(table.producer_id, table.base_offset)
+    left_out = choice.selected & is_aborted
+    return replace(choice, selected=choice.selected & ~left_out, unread=choice.unread | left_out)
 
 
 @lru_cache(maxsize=1024)

@@ -20,7 +20,7 @@ from spark_segmentlog.errors import StagingError
 from spark_segmentlog.log import files
 from spark_segmentlog.log.segment_tail import BatchExtents
 from spark_segmentlog.log.staging import StagedExtent, StagedFile, header_checksum
-from spark_segmentlog.record.decoder import StopReason, scan_headers
+from spark_segmentlog.record.header_table import StopReason, scan_headers
 from spark_segmentlog.record.layout import LOG_OVERHEAD, MAGIC_V2, RECORD_BATCH_HEADER
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024

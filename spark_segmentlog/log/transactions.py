@@ -20,7 +20,7 @@ from spark_segmentlog.errors import CorruptRecordError, InvalidRecordError
 from spark_segmentlog.record._types import Bytes
 from spark_segmentlog.record.batch import iterate_records
 from spark_segmentlog.record.control import ControlRecordType, parse_control_record
-from spark_segmentlog.record.decoder import HeaderTable
+from spark_segmentlog.record.header_table import HeaderTable
 from spark_segmentlog.record.layout import RECORDS_OFFSET
 
 # length, attributes, timestamp delta 0, offset delta 0, key length 4, key version, key type

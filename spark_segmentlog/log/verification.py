@@ -38,7 +38,8 @@ from spark_segmentlog.log.partition_log import PartitionLog
 from spark_segmentlog.log.segment import HeaderWalk, ReadBuffer, Segment
 from spark_segmentlog.log.segment_tail import MAX_RELATIVE_OFFSET
 from spark_segmentlog.log.staging import list_staged
-from spark_segmentlog.record.decoder import RecordDecoder, check_crcs
+from spark_segmentlog.record.decoder import RecordDecoder
+from spark_segmentlog.record.header_table import check_crcs
 
 MAX_FINDINGS_A_FILE: Final = 20
 

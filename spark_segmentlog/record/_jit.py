@@ -162,6 +162,8 @@ def _load_intrinsic(
 
 # Little-endian as the machine: x86 and ARM, the only ones numba has wheels for besides POWER (le).
 load_u64 = _load_intrinsic(64, types.uint64, big_endian=False)
+load_u32 = _load_intrinsic(32, types.uint32, big_endian=False)
+load_u16 = _load_intrinsic(16, types.uint16, big_endian=False)
 load_be32 = _load_intrinsic(32, types.int32, big_endian=True)
 load_be64 = _load_intrinsic(64, types.int64, big_endian=True)
 
@@ -192,20 +194,27 @@ def _host_has(feature: str) -> bool:
     return bool(llvmlite.binding.get_host_cpu_features().get(feature))
 
 
-def _crc_instructions() -> tuple[Callable[[int, int], int], Callable[[int, int], int]] | None:
+_CrcStep = Callable[[int, int], int]
+
+
+def _crc_instructions() -> tuple[_CrcStep, _CrcStep, _CrcStep, _CrcStep] | None:
     machine = llvmlite.binding.get_process_triple().split("-")[0]
     if machine in ("x86_64", "amd64") and _host_has("sse4.2"):
         return (
             _crc_intrinsic("llvm.x86.sse42.crc32.64.64", 64, 64),
+            _crc_intrinsic("llvm.x86.sse42.crc32.32.32", 32, 32),
+            _crc_intrinsic("llvm.x86.sse42.crc32.32.16", 32, 16),
             _crc_intrinsic("llvm.x86.sse42.crc32.32.8", 32, 8),
         )
     if machine in ("aarch64", "arm64") and _host_has("crc"):
         return (
             _crc_intrinsic("llvm.aarch64.crc32cx", 32, 64),
+            _crc_intrinsic("llvm.aarch64.crc32cw", 32, 32),
+            _crc_intrinsic("llvm.aarch64.crc32ch", 32, 32),
             _crc_intrinsic("llvm.aarch64.crc32cb", 32, 32),
         )
     return None
 
 
 CRC_INSTRUCTIONS = _crc_instructions()
-"""The CPU's own CRC-32C step over 8 bytes and over one, or None where there is none."""
+"""The CPU's own CRC-32C steps over 8, 4, 2 bytes and one, or None where there are none."""

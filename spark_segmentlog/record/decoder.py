@@ -35,11 +35,7 @@ from spark_segmentlog.record.compression import (
 )
 from spark_segmentlog.record.header_table import (
     HeaderTable,
-    StopReason,
-    check_crcs,
-    find_next_batch,
     flat_bytes,
-    scan_headers,
 )
 from spark_segmentlog.record.layout import (
     COMPRESSION_CODEC_MASK,
@@ -48,46 +44,14 @@ from spark_segmentlog.record.layout import (
     Codec,
 )
 from spark_segmentlog.record.legacy import iterate_messages
-from spark_segmentlog.record.row_types import COLUMN_TYPES, HEADERS_TYPE
+from spark_segmentlog.record.record_filter import EVERY_RECORD, RecordFilter
 from spark_segmentlog.record.wrapper import OpenWrapper, plain_messages, wrapper_value
 
-__all__ = [
-    "COLUMN_TYPES",
-    "HEADERS_TYPE",
-    "HeaderTable",
-    "RecordDecoder",
-    "RecordFilter",
-    "StopReason",
-    "check_crcs",
-    "find_next_batch",
-    "scan_headers",
-]
-
-_INT64_MIN = -(2**63)
-_INT64_MAX = 2**63 - 1
 # No Arrow array of ours holds more bytes than 32-bit offsets can tell, a single huge record
 # included.
 _MAX_ARROW_BYTES = 1 << 30
 # Batches that are decompressed before they are decoded, at most.
 _MAX_GROUP_ROWS = 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordFilter:
-    """Which records become rows; exact, record by record.
-
-    Parameters
-    ----------
-    start_offset, end_offset : int
-        Range of offsets, the end exclusive.
-    min_timestamp_ms, max_timestamp_ms : int, optional
-        Bounds of the timestamp, both inclusive. Records of format 0 have timestamp -1.
-    """
-
-    start_offset: int = 0
-    end_offset: int = _INT64_MAX
-    min_timestamp_ms: int | None = None
-    max_timestamp_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +106,7 @@ class RecordDecoder:
         topic: str,
         partition: int,
         source: str,
-        record_filter: RecordFilter = RecordFilter(),
+        record_filter: RecordFilter = EVERY_RECORD,
         check_crcs: bool = True,
         validate_first: bool = False,
         max_arrow_rows: int = 32768,
@@ -424,11 +388,7 @@ def _settings(columns: Sequence[str], record_filter: RecordFilter) -> Int64s:
     }
     for flag, name in flags.items():
         settings[flag] = name in columns
-    low, high = record_filter.min_timestamp_ms, record_filter.max_timestamp_ms
-    settings[kernels.START_OFFSET] = _clamped(record_filter.start_offset)
-    settings[kernels.END_OFFSET] = _clamped(record_filter.end_offset)
-    settings[kernels.MIN_TIMESTAMP_MS] = _INT64_MIN if low is None else _clamped(low)
-    settings[kernels.MAX_TIMESTAMP_MS] = _INT64_MAX if high is None else _clamped(high)
+    settings[kernels.START_OFFSET : kernels.MAX_TIMESTAMP_MS + 1] = record_filter.bounds()
     return settings
 
 
@@ -436,10 +396,6 @@ def _first_false(mask: Bools) -> int:
     """How many are true from the first on."""
     false = np.flatnonzero(~mask)
     return int(false[0]) if len(false) else len(mask)
-
-
-def _clamped(value: int) -> int:
-    return min(max(value, _INT64_MIN), _INT64_MAX)
 
 
 def _runs(source: _Input, selected: Bools | Int64s | None) -> Iterator[tuple[int, Int64s, Int64s]]:

@@ -78,6 +78,9 @@ class HeaderTable:
         With `INCOMPLETE`, the bytes of the entry at `end_position`; 0 when its header is not whole.
     reason : str
         With `INVALID`, what cannot be.
+    unordered_row : int
+        The first that does not lie behind the one before it, or behind `first_offset`; -1 where all
+        do, or nobody looked.
 
     Notes
     -----
@@ -90,6 +93,7 @@ class HeaderTable:
     stop: StopReason
     needed_bytes: int = 0
     reason: str = ""
+    unordered_row: int = -1
 
     position = _column(kernels.POSITION, "File position of its first byte.")
     size_bytes = _column(kernels.SIZE_BYTES, "Bytes of the whole entry.")
@@ -192,7 +196,7 @@ def scan_headers(
     file_position : int
         Position in the file of ``buffer[0]``.
     first_offset : int
-        Lower bound for the first offset in a wrapper of format 0 or 1 that comes first.
+        Lower bound for the first offset, that of a wrapper of format 0 or 1 that comes first too.
     max_entries : int
         The scan stops with `StopReason.FULL` above this number.
     """
@@ -201,7 +205,7 @@ def scan_headers(
     smallest = LOG_OVERHEAD + MIN_MESSAGE_SIZE_V0
     rows = min(max_entries, (end - start) // smallest)
     entries = np.empty((rows, kernels.HEADER_FIELDS), np.int64)
-    count, position, stop, needed = kernels.scan_entries(
+    count, position, stop, needed, unordered = kernels.scan_entries(
         buffer, start, end, file_position, first_offset, entries
     )
     reason = _invalid_reason(buffer, position, end) if stop == kernels.SCAN_INVALID else ""
@@ -211,6 +215,7 @@ def scan_headers(
         stop=StopReason(stop),
         needed_bytes=needed,
         reason=reason,
+        unordered_row=unordered,
     )
 
 

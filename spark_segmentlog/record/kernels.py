@@ -23,6 +23,8 @@ from spark_segmentlog.record._jit import (
     kernel,
     load_be32,
     load_be64,
+    load_u16,
+    load_u32,
     load_u64,
     uint64,
 )
@@ -53,6 +55,8 @@ from spark_segmentlog.record.layout import (
     RECORD_BATCH_OVERHEAD,
     RECORDS_COUNT_OFFSET,
     SIZE_OFFSET,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
 )
 
 # Fields of a header table's row, one int64 each.
@@ -180,6 +184,7 @@ _CRC32C_TABLES = _slicing_tables(_CRC32C_POLYNOMIAL)
 # streams.
 _LONG_STREAM_BYTES = 2048
 _SHORT_STREAM_BYTES = 256
+_TINY_STREAM_BYTES = 48
 
 
 def _zeros_tables(length: int) -> Words:
@@ -197,6 +202,7 @@ def _zeros_tables(length: int) -> Words:
 
 _LONG_ZEROS = _zeros_tables(_LONG_STREAM_BYTES)
 _SHORT_ZEROS = _zeros_tables(_SHORT_STREAM_BYTES)
+_TINY_ZEROS = _zeros_tables(_TINY_STREAM_BYTES)
 
 
 @kernel
@@ -223,7 +229,7 @@ def crc32_of(buffer: Bytes, start: int, end: int) -> int:
 
 
 if CRC_INSTRUCTIONS is not None:
-    _crc_step_8, _crc_step_1 = CRC_INSTRUCTIONS
+    _crc_step_8, _crc_step_4, _crc_step_2, _crc_step_1 = CRC_INSTRUCTIONS
 
     @inlined
     def _over_zeros(crc: int, tables: Words) -> int:
@@ -257,12 +263,20 @@ if CRC_INSTRUCTIONS is not None:
         while end - start >= 3 * _SHORT_STREAM_BYTES:
             crc = _three_streams(buffer, start, _SHORT_STREAM_BYTES, crc, _SHORT_ZEROS)
             start += 3 * _SHORT_STREAM_BYTES
+        while end - start >= 3 * _TINY_STREAM_BYTES:
+            crc = _three_streams(buffer, start, _TINY_STREAM_BYTES, crc, _TINY_ZEROS)
+            start += 3 * _TINY_STREAM_BYTES
         while start + 8 <= end:
             crc = _crc_step_8(crc, load_u64(buffer, start))
             start += 8
-        while start < end:
+        if start + 4 <= end:
+            crc = _crc_step_4(crc, uint64(load_u32(buffer, start)))
+            start += 4
+        if start + 2 <= end:
+            crc = _crc_step_2(crc, uint64(load_u16(buffer, start)))
+            start += 2
+        if start < end:
             crc = _crc_step_1(crc, uint64(buffer[start]))
-            start += 1
         return int64(crc ^ uint64(0xFFFFFFFF))
 
 else:
@@ -376,31 +390,33 @@ def _put_message(buffer: Bytes, position: int, magic: int, next_offset: int, row
 @kernel
 def scan_entries(
     buffer: Bytes, start: int, end: int, file_position: int, first_offset: int, table: Int64s
-) -> tuple[int, int, int, int]:
+) -> tuple[int, int, int, int, int]:
     """Walk headers in buffer[start:end] into a table.
 
-    Returns the number of rows, the index behind the last whole entry, why the walk ended (SCAN_*)
-    and, for SCAN_INCOMPLETE, the bytes of the entry there (0 where its header is not complete).
+    Returns the number of rows, the index behind the last whole entry, why the walk ended (SCAN_*),
+    for SCAN_INCOMPLETE the bytes of the entry there (0 where its header is not complete), and the
+    first row that does not lie behind the one before it (-1 where all do).
     """
     count = 0
     position = start
     next_offset = first_offset
+    unordered = -1
     while position < end:
         if end - position < HEADER_SIZE_UP_TO_MAGIC:
-            return count, position, SCAN_INCOMPLETE, 0
+            return count, position, SCAN_INCOMPLETE, 0, unordered
         length = int64(load_be32(buffer, position + SIZE_OFFSET))
         magic = int64(buffer[position + MAGIC_OFFSET])
         if length < _min_length(magic):
             if length == 0 and is_zero(buffer, position, end):
-                return count, position, SCAN_ZERO, 0
-            return count, position, SCAN_INVALID, 0
+                return count, position, SCAN_ZERO, 0, unordered
+            return count, position, SCAN_INVALID, 0, unordered
         size = LOG_OVERHEAD + length
         if size > end - position:
-            return count, position, SCAN_INCOMPLETE, size
+            return count, position, SCAN_INCOMPLETE, size, unordered
         if not _header_can_be(buffer, position, magic):
-            return count, position, SCAN_INVALID, 0
+            return count, position, SCAN_INVALID, 0, unordered
         if count == len(table):
-            return count, position, SCAN_FULL, 0
+            return count, position, SCAN_FULL, 0, unordered
         row = table[count]
         row[POSITION] = position + file_position
         row[SIZE_BYTES] = size
@@ -409,10 +425,54 @@ def scan_entries(
             _put_batch(buffer, position, row)
         else:
             _put_message(buffer, position, magic, next_offset, row)
+        if row[BASE_OFFSET] < next_offset and unordered < 0:
+            unordered = count
         next_offset = row[LAST_OFFSET] + 1
         count += 1
         position += size
-    return count, position, SCAN_END, 0
+    return count, position, SCAN_END, 0, unordered
+
+
+@kernel
+def select_entries(
+    table: Int64s,
+    start_offset: int,
+    end_offset: int,
+    min_timestamp_ms: int,
+    max_timestamp_ms: int,
+    end_position: int,
+    selected: Bools,
+    unread: Bools,
+) -> bool:
+    """Choose by their headers the entries that may hold rows of a range.
+
+    `selected` becomes the mask of them, `unread` that of the markers and transactional batches in
+    the range of offsets that are left out. Returns whether transactional batches are chosen.
+    """
+    has_transactions = False
+    for i in range(len(table)):
+        row = table[i]
+        flags = row[ATTRIBUTES] if row[MAGIC] == 2 else 0
+        is_transactional = flags & TRANSACTIONAL_MASK != 0
+        is_control = flags & CONTROL_MASK != 0
+        # Only with LogAppendTime is a batch's largest timestamp that of all its records.
+        is_append_time = row[MAGIC] != 0 and row[ATTRIBUTES] & TIMESTAMP_TYPE_MASK != 0
+        timestamp = row[MAX_TIMESTAMP]
+        is_in_range = (
+            row[LAST_OFFSET] >= start_offset
+            and row[BASE_OFFSET] < end_offset
+            and row[POSITION] < end_position
+        )
+        is_selected = (
+            is_in_range
+            and not is_control
+            and timestamp >= min_timestamp_ms
+            and (timestamp <= max_timestamp_ms or not is_append_time)
+        )
+        selected[i] = is_selected
+        unread[i] = is_in_range and not is_selected and (is_transactional or is_control)
+        has_transactions = has_transactions or (is_selected and is_transactional)
+    return has_transactions
 
 
 @kernel

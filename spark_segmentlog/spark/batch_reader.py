@@ -12,6 +12,7 @@ from spark_segmentlog.spark.options import View
 from spark_segmentlog.spark.pushdown import bounds_of_filters
 from spark_segmentlog.spark.read_plan import ReadRequest, Split, plan_splits, read_split
 from spark_segmentlog.spark.views import read_view
+from spark_segmentlog.spark.worker_heap import freeze_worker_heap
 
 
 @dataclass(frozen=True)
@@ -42,10 +43,12 @@ class SegmentLogReader(DataSourceReader):
         """Read one split, in a task."""
         if not isinstance(partition, LogInputPartition):
             # Spark makes one partition of no partitions.
-            return iter(())
+            return
         if self._request.options.view is View.RECORDS:
-            return read_split(partition.split, self._request)
-        return read_view(partition.split, self._request)
+            yield from read_split(partition.split, self._request)
+        else:
+            yield from read_view(partition.split, self._request)
+        freeze_worker_heap("read")
 
 
 class PushdownReader(SegmentLogReader):

@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from spark_segmentlog.errors import OptionValueError, SegmentLogError
 from spark_segmentlog.spark.options import ReadOptions, parse_read_options, warn_ignored
+from spark_segmentlog.spark.worker_heap import freeze_worker_heap
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,6 +60,7 @@ class SegmentLogDataSource(DataSource):
         options = self._read_options()
         request = _request(options, schema)
         warn_ignored(options)
+        freeze_worker_heap("plan")
         return PushdownReader(request) if narrows(options) else SegmentLogReader(request)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
@@ -71,7 +73,9 @@ class SegmentLogDataSource(DataSource):
         """Make the writer of a batch."""
         from spark_segmentlog.spark.writer import SegmentLogWriter
 
-        return SegmentLogWriter(self.options, schema, overwrite=overwrite)
+        writer = SegmentLogWriter(self.options, schema, overwrite=overwrite)
+        freeze_worker_heap("plan")
+        return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """Make the writer of micro-batches; complete mode, which sets `overwrite`, appends too."""

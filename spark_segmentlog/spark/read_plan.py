@@ -22,7 +22,7 @@ from spark_segmentlog.log.file_names import OffsetRange, TopicPartition
 from spark_segmentlog.log.log_manager import LogManager
 from spark_segmentlog.log.partition_log import PartitionLog, SegmentList, scan_segments
 from spark_segmentlog.log.segment import CorruptRange, ScanOptions, Segment
-from spark_segmentlog.record.decoder import RecordFilter
+from spark_segmentlog.record.record_filter import RecordFilter
 from spark_segmentlog.spark import offsets, planning
 from spark_segmentlog.spark.offsets import (
     EARLIEST,
@@ -369,6 +369,7 @@ class ReadRequest:
     options: ReadOptions
     shape: RowShape
     bounds: RowBounds = EVERYTHING
+    read_ahead: bool = False
 
     @property
     def gives_corrupt_rows(self) -> bool:
@@ -394,6 +395,7 @@ class ReadRequest:
             check_crcs=self.options.check_crcs,
             skip_corrupt=self.options.mode is not Mode.FAILFAST,
             fail_on_data_loss=self.options.fail_on_data_loss,
+            read_ahead=self.read_ahead,
         )
 
 

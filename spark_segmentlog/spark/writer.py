@@ -45,6 +45,7 @@ from spark_segmentlog.log.targets import make_log_directories, read_target_layou
 from spark_segmentlog.spark.clean_up import clean_up
 from spark_segmentlog.spark.options import WriteOptions, parse_write_options, warn_ignored
 from spark_segmentlog.spark.row_stager import RowStager, WritePlan, segment_config
+from spark_segmentlog.spark.worker_heap import freeze_worker_heap
 from spark_segmentlog.spark.write_columns import find_write_columns
 
 QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
@@ -227,6 +228,7 @@ def _stage(plan: WritePlan, write_id: str, arrow_batches: Iterable[pa.RecordBatc
     try:
         for arrow_batch in arrow_batches:
             stager.write(arrow_batch)
+        freeze_worker_heap("write")
         return stager.finish()
     except (InvalidRowError, UnsafeTargetError) as error:
         stager.abort()

@@ -47,11 +47,23 @@ def spark_session(settings: Mapping[str, str] | None = None) -> Iterator[SparkSe
     spark = builder.getOrCreate()
     try:
         spark_segmentlog.register(spark)
-        for source in (ReadyMadeSource, TickingSource, DiscardingSink):
-            spark.dataSource.register(source)
+        _register_peers(spark)
         yield spark
     finally:
         spark.stop()
+
+
+def _register_peers(spark: SparkSession) -> None:
+    """Register the benchmarks' own sources, with workers of their own.
+
+    Spark keeps a pool of workers for each environment. In a shared one the peers would have the
+    library's heap to collect after each task, and what the library does about that.
+    """
+    environment = spark.sparkContext.environment
+    environment["SEGMENTLOG_BENCHMARK_PEER"] = "1"
+    for source in (ReadyMadeSource, TickingSource, DiscardingSink):
+        spark.dataSource.register(source)
+    del environment["SEGMENTLOG_BENCHMARK_PEER"]
 
 
 def drain(frame: DataFrame) -> None:

@@ -24,7 +24,8 @@ import numpy as np
 import pytest
 
 from spark_segmentlog.errors import SegmentLogError
-from spark_segmentlog.record.decoder import RecordDecoder, find_next_batch, scan_headers
+from spark_segmentlog.record.decoder import RecordDecoder
+from spark_segmentlog.record.header_table import find_next_batch, scan_headers
 from spark_segmentlog.testing.builder import (
     CODECS,
     RecordSpec,

@@ -11,7 +11,7 @@ import pyarrow as pa
 from spark_segmentlog.log.log_manager import LogManager
 from spark_segmentlog.log.partition_log import PartitionLog
 from spark_segmentlog.log.segment import CorruptRange, ScanOptions
-from spark_segmentlog.record.decoder import RecordFilter
+from spark_segmentlog.record.record_filter import RecordFilter
 from spark_segmentlog.testing.builder import RecordSpec, v2_batch
 
 

@@ -11,7 +11,7 @@ import pytest
 from spark_segmentlog.errors import CrcMismatchError, InvalidBatchError
 from spark_segmentlog.log.partition_log import PartitionLog
 from spark_segmentlog.log.segment import FIRST_READ_BYTES, READ_BUFFER_BYTES, ScanOptions
-from spark_segmentlog.record.decoder import RecordFilter
+from spark_segmentlog.record.record_filter import RecordFilter
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch
 
 VALUE = bytes(range(256)) * 40

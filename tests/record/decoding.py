@@ -17,12 +17,8 @@ from spark_segmentlog.errors import (
 )
 from spark_segmentlog.record import kernels
 from spark_segmentlog.record.batch import Record, iterate_records
-from spark_segmentlog.record.decoder import (
-    HeaderTable,
-    RecordDecoder,
-    StopReason,
-    scan_headers,
-)
+from spark_segmentlog.record.decoder import RecordDecoder
+from spark_segmentlog.record.header_table import HeaderTable, StopReason, scan_headers
 from spark_segmentlog.record.layout import MAGIC_OFFSET, MAGIC_V2
 from spark_segmentlog.record.legacy import iterate_messages
 

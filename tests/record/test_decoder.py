@@ -24,14 +24,14 @@ from pyspark.sql.types import (
 
 from spark_segmentlog.errors import CrcMismatchError, InvalidRecordError, MalformedTimestampError
 from spark_segmentlog.record import kernels
-from spark_segmentlog.record.decoder import (
+from spark_segmentlog.record.header_table import (
     HeaderTable,
-    RecordFilter,
     StopReason,
     check_crcs,
     find_next_batch,
     scan_headers,
 )
+from spark_segmentlog.record.record_filter import RecordFilter
 from spark_segmentlog.testing.builder import (
     RecordSpec,
     control_batch,

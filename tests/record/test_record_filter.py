@@ -1,0 +1,80 @@
+"""Entries are chosen by their headers as a plain loop over the headers chooses them."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_segmentlog.record import kernels
+from spark_segmentlog.record.header_table import HeaderTable, StopReason
+from spark_segmentlog.record.layout import (
+    CONTROL_MASK,
+    MAGIC_V0,
+    MAGIC_V2,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+)
+from spark_segmentlog.record.record_filter import RecordFilter, choose_entries
+
+INT64 = st.integers(-(2**63), 2**63 - 1)
+SMALL = st.integers(-3, 30)
+ATTRIBUTES = st.integers(0, 127)
+
+
+@st.composite
+def header_tables(draw: st.DrawFn) -> HeaderTable:
+    count = draw(st.integers(0, 8))
+    entries = np.zeros((count, kernels.HEADER_FIELDS), np.int64)
+    for row in range(count):
+        base = draw(st.integers(0, 20))
+        entries[row, kernels.POSITION] = row * 10
+        entries[row, kernels.BASE_OFFSET] = base
+        entries[row, kernels.LAST_OFFSET] = base + draw(st.integers(0, 5))
+        entries[row, kernels.MAGIC] = draw(st.integers(0, 2))
+        entries[row, kernels.ATTRIBUTES] = draw(ATTRIBUTES)
+        entries[row, kernels.MAX_TIMESTAMP] = draw(SMALL)
+    return HeaderTable(entries=entries, end_position=count * 10, stop=StopReason.END)
+
+
+BOUND = st.none() | SMALL | st.integers(-(2**70), 2**70)
+FILTERS = st.builds(
+    RecordFilter,
+    start_offset=SMALL | INT64,
+    end_offset=SMALL | st.integers(2**62, 2**70),
+    min_timestamp_ms=BOUND,
+    max_timestamp_ms=BOUND,
+)
+
+
+def is_wanted_plainly(row: np.ndarray, wanted: RecordFilter, end_position: int | None) -> str:
+    """Say ``selected``, ``unread`` or nothing of one header, by the rules in words."""
+    if row[kernels.LAST_OFFSET] < wanted.start_offset:
+        return ""
+    if row[kernels.BASE_OFFSET] >= wanted.end_offset:
+        return ""
+    if end_position is not None and row[kernels.POSITION] >= end_position:
+        return ""
+    attributes = int(row[kernels.ATTRIBUTES])
+    is_batch = row[kernels.MAGIC] == MAGIC_V2
+    left_out = "unread" if is_batch and attributes & (CONTROL_MASK | TRANSACTIONAL_MASK) else ""
+    if is_batch and attributes & CONTROL_MASK:
+        return left_out
+    timestamp = int(row[kernels.MAX_TIMESTAMP])
+    if wanted.min_timestamp_ms is not None and timestamp < wanted.min_timestamp_ms:
+        return left_out
+    is_append_time = row[kernels.MAGIC] != MAGIC_V0 and attributes & TIMESTAMP_TYPE_MASK
+    is_late = wanted.max_timestamp_ms is not None and timestamp > wanted.max_timestamp_ms
+    return left_out if is_append_time and is_late else "selected"
+
+
+@given(table=header_tables(), wanted=FILTERS, end_position=st.none() | st.integers(0, 80))
+def test_the_kernel_chooses_what_a_plain_loop_chooses(
+    table: HeaderTable, wanted: RecordFilter, end_position: int | None
+) -> None:
+    choice = choose_entries(table, wanted, end_position=end_position)
+    plain = [is_wanted_plainly(row, wanted, end_position) for row in table.entries]
+    assert choice.selected.tolist() == [what == "selected" for what in plain]
+    assert choice.unread.tolist() == [what == "unread" for what in plain]
+    has_transactions = any(choice.selected & table.is_transactional)
+    assert choice.has_transactions == has_transactions
