@@ -36,7 +36,6 @@ from spark_segmentlog.log.segment import HeaderWalk, ReadBuffer, Segment
 from spark_segmentlog.log.segment_files import finish_replacement
 from spark_segmentlog.log.segment_tail import SegmentConfig, SegmentTail
 from spark_segmentlog.log.verification import (
-    FindingKind,
     SegmentSurvey,
     check_indexes,
     partition_logs,
@@ -92,7 +91,8 @@ def recover(
     topic_partitions : iterable of TopicPartition, optional
         Which ones; all where not given.
     truncate : bool
-        Whether to cut off what follows the last good batch of a last segment.
+        Whether to cut off what follows the last good batch of a last segment, and zeros at the
+        end of any.
     delete_later : bool
         With `truncate`: whether good batches and segments behind bad bytes go too.
     dry_run : bool
@@ -184,11 +184,15 @@ class _Mender:
     index_interval_bytes: int
 
     def mend(self, log: PartitionLog) -> Iterator[RecoveryAction]:
-        """Mend one partition, up to where bytes are cut off."""
+        """Mend one partition, up to where bad bytes are cut off.
+
+        Zeros to the end of a file are the rest of a preallocated one. They stand for no batch, so
+        that nothing behind them goes with them.
+        """
         segments = list(log.segments)
         for slot, segment in enumerate(segments):
             survey = survey_segment(segment)
-            later = segments[slot + 1 :]
+            later = [] if survey.stop is None else segments[slot + 1 :]
             if survey.valid_bytes < survey.file_bytes:
                 takes_good = bool(later) or _has_good_behind(survey)
                 is_cut = self._may_cut(takes_good=takes_good)
@@ -197,21 +201,15 @@ class _Mender:
                     _cut(survey)
                     yield from _delete(later)
                     yield _rebuild(survey, self.index_interval_bytes)
-                    return
-                yield from self._would_delete(survey, later)
+                    if survey.stop is not None:
+                        return
+                    continue
+                yield from (_delete_action(segment, is_done=False) for segment in later)
             if any(check_indexes(survey)):
                 yield self._rebuild_if_possible(survey)
 
     def _may_cut(self, *, takes_good: bool) -> bool:
         return self.truncate and not self.dry_run and (self.delete_later or not takes_good)
-
-    def _would_delete(
-        self, survey: SegmentSurvey, later: Sequence[Segment]
-    ) -> Iterator[RecoveryAction]:
-        """Name the segments that a cut would take along; none for zeros or a torn tail."""
-        if survey.stop is not None and survey.stop.kind is FindingKind.CORRUPT_BATCH:
-            for segment in later:
-                yield _delete_action(segment, is_done=False)
 
     def _rebuild_if_possible(self, survey: SegmentSurvey) -> RecoveryAction:
         if self.dry_run or not survey.is_whole:

@@ -405,10 +405,11 @@ def test_missing_indexes_warn_once(tmp_path, caplog):
     assert [record.getMessage() for record in caplog.records] == [expected]
 
 
-def test_a_torn_tail_warns_with_file_and_position(tmp_path, caplog):
-    log = _log(tmp_path, SegmentSpec([batch(0, 2)], tail=batch(2)[:40]))
+@pytest.mark.parametrize("rest", [1, 16, 17, 40, 65])
+def test_a_torn_tail_warns_with_file_and_position(tmp_path, caplog, rest):
+    log = _log(tmp_path, SegmentSpec([batch(0, 2)], tail=batch(2)[:rest]))
     with caplog.at_level(logging.WARNING):
         assert log.log_end_offset == 2
     (record,) = caplog.records
-    expected = f"{log.segments[0].log_path} ends at position {len(batch(0, 2))}: 40 bytes"
+    expected = f"{log.segments[0].log_path} ends at position {len(batch(0, 2))}: {rest} bytes"
     assert record.getMessage().startswith(expected)

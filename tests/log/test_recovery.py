@@ -152,6 +152,45 @@ def test_zero_padded_indexes_and_older_brokers_entries_are_right(tmp_path: Path)
     assert kinds(tmp_path) == set()
 
 
+def test_a_time_index_entry_may_name_the_record_or_the_last_of_its_batch(tmp_path: Path) -> None:
+    records = [RecordSpec(value=b"v", timestamp_ms=ms) for ms in (5, 9, 7)]
+    data = [v2_batch(records, codec="lz4"), v2_batch(records[:1], base_offset=3)]
+    for offset, is_right in ((1, True), (2, True), (4, False)):
+        entry = (9).to_bytes(8, "big") + offset.to_bytes(4, "big")
+        LogBuilder(tmp_path).partition("t", 0, [SegmentSpec(data, time_index=entry)])
+        assert kinds(tmp_path) == (set() if is_right else {FindingKind.TIME_INDEX})
+
+
+def test_zeros_of_a_preallocated_segment_are_cut_and_take_nothing_along(tmp_path: Path) -> None:
+    first, second = batches(3), batches(3, base_offset=3)
+    log = LogBuilder(tmp_path)
+    directory = log.partition(
+        "t",
+        0,
+        [SegmentSpec(first, tail=bytes(5000)), SegmentSpec(second, tail=bytes(1 << 20))],
+    )
+    assert kinds(tmp_path) == set()
+    told = recover(str(tmp_path))
+    assert [(it.kind, it.is_done) for it in told] == [(RecoveryKind.CUT, False)] * 2
+    assert offsets(tmp_path) == list(range(6))
+    done = recover(str(tmp_path), truncate=True)
+    assert all(it.is_done for it in done)
+    assert {it.kind for it in done} == {RecoveryKind.CUT, RecoveryKind.REBUILD_INDEXES}
+    logs = [path.read_bytes() for path in sorted(directory.glob("*.log"))]
+    assert logs == [b"".join(first), b"".join(second)]
+    assert offsets(tmp_path) == list(range(6))
+    assert kinds(tmp_path) == set()
+
+
+def test_segments_that_a_cut_takes_along_are_named_before(tmp_path: Path) -> None:
+    first, second, third = three_segments(tmp_path)
+    for bad in (first.read_bytes()[:-10], first.read_bytes() + b"\xff" * 50):
+        first.write_bytes(bad)
+        actions = recover(str(tmp_path), dry_run=True)
+        named = [it.path for it in actions if it.kind is RecoveryKind.DELETE_SEGMENT]
+        assert named == [str(second), str(third)]
+
+
 def test_bad_bytes_are_only_reported_unless_told_otherwise(tmp_path: Path) -> None:
     first, second, third = three_segments(tmp_path)
     flip(second, len(second.read_bytes()) // 2)

@@ -14,10 +14,14 @@ from spark_segmentlog.testing.builder import (
     LogBuilder,
     RecordSpec,
     SegmentSpec,
+    compress,
     control_batch,
+    legacy_message,
     legacy_message_set,
+    legacy_wrapper,
     segment_file_name,
     v2_batch,
+    v2_record,
 )
 from tests.log.reading import batch, column, offsets, open_one, scan_options, skipping
 
@@ -283,6 +287,47 @@ def test_a_flipped_bit_in_a_value_is_found_and_check_crcs_can_be_turned_off(tmp_
         offsets(log)
     unchecked = scan_options(columns=("value",), check_crcs=False)
     assert column(log.scan(options=unchecked), "value") == [b"v1", b"v1"]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        pytest.param(v2_batch([RecordSpec()] * 2, base_offset=2, count=3), id="a record too many"),
+        pytest.param(v2_batch([RecordSpec()] * 3, base_offset=2, count=2), id="a record too few"),
+        pytest.param(
+            v2_batch([v2_record(RecordSpec(), header_count=-1)], base_offset=2), id="headers"
+        ),
+        pytest.param(legacy_message(1, offset=2, codec="gzip"), id="a wrapper of nothing"),
+        pytest.param(legacy_wrapper(1, b"", offset=2, codec="gzip"), id="an empty wrapper"),
+        pytest.param(
+            legacy_wrapper(
+                0,
+                legacy_wrapper(0, legacy_message(0, offset=2), offset=2, codec="gzip"),
+                offset=2,
+                codec="gzip",
+            ),
+            id="a wrapper in a wrapper",
+        ),
+        pytest.param(
+            legacy_wrapper(1, legacy_message(0, offset=0), offset=2, codec="gzip"),
+            id="another format inside",
+        ),
+        pytest.param(
+            legacy_message(
+                1, offset=2, attributes=4, value=compress("zstd", legacy_message(1, offset=0))
+            ),
+            id="zstd in an old format",
+        ),
+    ],
+)
+def test_an_entry_whose_checksum_is_right_and_whose_content_is_not_is_skipped_alone(tmp_path, bad):
+    log = _log(tmp_path, [batch(0, 2), bad, batch(5, 2)])
+    place = rf"0\.log, position {len(batch(0, 2))}, base offset \d+\)"
+    with pytest.raises(CorruptRecordError, match=place):
+        offsets(log)
+    rows, skipped = skipping(log)
+    assert rows == [0, 1, 5, 6]
+    assert [(it.position, it.length) for it in skipped] == [(len(batch(0, 2)), len(bad))]
 
 
 def test_a_length_that_is_too_large_does_not_swallow_what_follows(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import pickle
 import struct
+import tracemalloc
 
 import pytest
 
@@ -106,6 +107,35 @@ def test_record_count_of_a_billion_is_an_error_without_its_memory() -> None:
 def test_header_count_that_does_not_fit_is_an_error(count: int) -> None:
     record = v2_record(one(), header_count=count)
     failure(v2_batch([record]), InvalidRecordError, "header count|header 0|varint")
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+@pytest.mark.parametrize(
+    ("records", "count"),
+    [
+        pytest.param([one(), one()], 3, id="a record too many"),
+        pytest.param([one(), one(), one()], 2, id="a record too few"),
+        pytest.param([one()], 10**9, id="a billion records"),
+        pytest.param([v2_record(one(), header_count=-1)], 1, id="headers less than none"),
+        pytest.param([v2_record(one(), header_count=10**9)], 1, id="a billion headers"),
+    ],
+)
+def test_false_count_names_its_batch_and_takes_no_memory(
+    records: list[RecordSpec | bytes], count: int, codec: str
+) -> None:
+    good = v2_batch([one()], base_offset=56)
+    data = good + v2_batch(records, base_offset=57, count=count, codec=codec)
+    read(data[: len(good)])
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidRecordError) as caught:
+            read(data)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert f"(file 0.log, position {len(good)}, base offset 57)" in str(caught.value)
+    assert peak < 40 << 20
+    assert list(outcomes_of_decoder(data)) == list(outcomes_of_twin(data))
 
 
 @pytest.mark.parametrize("length", [-1, 0, 1, 5, 60, 2**31 - 1])
