@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -71,6 +71,9 @@ MOVING_DIRECTORY_SUFFIXES: Final = (
     FUTURE_DIRECTORY_SUFFIX,
     STRAY_DIRECTORY_SUFFIX,
 )
+
+# Batch headers from a position on.
+Walk = Callable[[int], Iterator[HeaderTable]]
 
 _T = TypeVar("_T")
 
@@ -277,17 +280,27 @@ class WatchedPartitionLog(PartitionLog):
     def offset_after_bytes(self, start_offset: int, size_bytes: int, end_offset: int) -> int:
         """Find how far whole batches of this size reach from an offset; one batch at least.
 
+        Nothing is walked behind the batch that reaches `end_offset`: it may be half written.
+
         Returns
         -------
         int
             Next offset, above `start_offset` and not above `end_offset`.
+
+        Raises
+        ------
+        InvalidBatchError
+            Bad bytes on the way, unless `skip_corrupt` is set.
         """
         reached, left = start_offset, size_bytes
         for segment in self.segments_between(start_offset, end_offset):
-            position = _exact_position(segment, start_offset)
+            walk = partial(_headers_until, segment, end_offset, self.skip_corrupt)
+            position = _exact_position(segment, walk, start_offset)
             rest = segment.size_bytes() - position
             if rest > left:
-                reached = _offset_at(segment, start_offset, position, position + left, reached)
+                reached = _offset_at(
+                    segment, walk, start_offset, position, position + left, reached
+                )
                 break
             left -= rest
             bound = segment.end_offset_bound
@@ -363,11 +376,9 @@ class WatchedPartitionLog(PartitionLog):
         tail, end_offset = self.tail, self.log_end_offset
         known = tail.open_transactions
         if known is not None and self.log_start_offset <= tail.transactions_end <= end_offset:
-            found, start_offset = OpenTransactions(dict(known.first_offsets)), tail.transactions_end
+            found = self.open_transactions(end_offset, (known, tail.transactions_end))
         else:
-            found, start_offset = self._newest_snapshot(end_offset)
-        for event in self._events(start_offset, end_offset):
-            found.take(event)
+            found = self.open_transactions(end_offset)
         tail.open_transactions, tail.transactions_end = found, end_offset
         first = min(found.first_offsets.values(), default=end_offset)
         return max(min(first, end_offset), self.log_start_offset)
@@ -489,10 +500,20 @@ def _before_last(table: HeaderTable, before: tuple[int, int]) -> tuple[int, int]
     return int(table.position[-1]), int(table.last_offset[-2]) + 1
 
 
-def _exact_position(segment: Segment, offset: int) -> int:
+def _headers_until(
+    segment: Segment, end_offset: int, skip_corrupt: bool, position: int
+) -> Iterator[HeaderTable]:
+    """Walk batch headers from a position up to the batch that reaches an offset."""
+    for table in segment.headers(position, skip_corrupt=skip_corrupt):
+        yield table
+        if int(table.last_offset[-1]) + 1 >= end_offset:
+            return
+
+
+def _exact_position(segment: Segment, walk: Walk, offset: int) -> int:
     """Find where the batch stands that reaches an offset."""
     position = segment.position_for(offset)
-    for table in segment.headers(position):
+    for table in walk(position):
         rows = np.flatnonzero(table.last_offset >= offset)
         if len(rows):
             return int(table.position[rows[0]])
@@ -501,7 +522,12 @@ def _exact_position(segment: Segment, offset: int) -> int:
 
 
 def _offset_at(
-    segment: Segment, start_offset: int, start_position: int, end_position: int, reached: int
+    segment: Segment,
+    walk: Walk,
+    start_offset: int,
+    start_position: int,
+    end_position: int,
+    reached: int,
 ) -> int:
     """Find the next offset behind the batches that end at or before a position.
 
@@ -509,12 +535,12 @@ def _offset_at(
     """
     try:
         position = _indexed_position(segment, start_position, end_position)
-        found = _last_within(segment.headers(position), end_position)
+        found = _last_within(walk(position), end_position)
     except CorruptRecordError:
         # The index led to a place where no batch stands.
-        found = _last_within(segment.headers(start_position), end_position)
+        found = _last_within(walk(start_position), end_position)
     if found is None and reached <= start_offset:
-        first = next(segment.headers(start_position), None)
+        first = next(walk(start_position), None)
         return reached if first is None else int(first.last_offset[0]) + 1
     return reached if found is None else found
 

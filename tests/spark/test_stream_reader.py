@@ -18,6 +18,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from spark_segmentlog.errors import (
+    CrcMismatchError,
     DataLossError,
     OptionValueError,
     UnknownTopicOrPartitionError,
@@ -25,8 +26,10 @@ from spark_segmentlog.errors import (
 from spark_segmentlog.testing.builder import (
     ABORT,
     COMMIT,
+    RecordSpec,
     SegmentSpec,
     control_batch,
+    v2_batch,
 )
 from tests.spark.stream_fixtures import GrowingLog, Stream, batch, transactional
 
@@ -312,6 +315,43 @@ def test_gaps_of_markers_and_compaction_advance_the_offsets_and_are_no_loss(
     assert [offset for rows in read for offset in rows] == [4, 5, 8, 9, 11, 12, 21]
     assert stream.committed == offsets(p0=22)
     assert len(read) == 1 + -(-22 // limit)
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        {},
+        {"maxOffsetsPerTrigger": 1},
+        {"maxOffsetsPerTrigger": 4},
+        {"maxBytesPerTrigger": 1},
+        {"maxBytesPerTrigger": 200},
+    ],
+)
+def test_batches_that_compaction_emptied_are_stepped_over(
+    log: GrowingLog, limit: dict[str, int]
+) -> None:
+    emptied = v2_batch([], base_offset=100, last_offset_delta=9)
+    log.create(base=100)
+    log.append(
+        emptied,
+        batch(110, 2, last_offset_delta=5),
+        control_batch(COMMIT, base_offset=120, producer_id=7),
+        v2_batch([], base_offset=121, last_offset_delta=8),
+        base=100,
+    )
+    stream = Stream(log.path, startingOffsets="earliest", **limit)
+    assert [offset for rows in stream.run() for offset in rows] == [110, 111]
+    assert stream.committed == offsets(p0=130)
+    log.append(batch(130), base=100)
+    assert stream.trigger() == [130]
+
+
+def test_a_query_may_start_in_the_removed_tail_of_a_segment(log: GrowingLog) -> None:
+    log.append(batch(8737, 1, last_offset_delta=10))
+    log.append(batch(8748, 2), base=8748)
+    log.builder.log_start_offsets({("t", 0): 8737})
+    stream = Stream(log.path, startingOffsets=json.dumps(offsets(p0=8745)))
+    assert stream.run() == [[], [8748, 8749]]
 
 
 def test_the_high_watermark_bounds_what_is_read(log: GrowingLog) -> None:
@@ -714,6 +754,64 @@ def test_a_zero_tail_is_the_end(log: GrowingLog) -> None:
         file.seek(len(batch(0, 2)))
         file.write(batch(2, 2))
     assert stream.run() == [[2, 3]]
+
+
+@pytest.fixture
+def one_bad_batch(log: GrowingLog) -> GrowingLog:
+    """Five batches of two records, the third with a wrong checksum."""
+    log.append(*[batch(base, 2, crc=1 if base == 4 else None) for base in range(0, 10, 2)])
+    return log
+
+
+def test_bad_bytes_fail_the_task_that_reads_them(one_bad_batch: GrowingLog) -> None:
+    stream = Stream(one_bad_batch.path, startingOffsets="earliest", maxOffsetsPerTrigger=4)
+    assert stream.trigger() == []
+    assert stream.trigger() == [0, 1, 2, 3]
+    for _ in range(2):
+        with pytest.raises(CrcMismatchError, match=r"position \d+, base offset 4\)"):
+            stream.trigger()
+    assert stream.committed == offsets(p0=4)
+
+
+@pytest.mark.parametrize("mode", ["DROPMALFORMED", "PERMISSIVE"])
+@pytest.mark.parametrize(
+    "limit",
+    [
+        {},
+        {"maxOffsetsPerTrigger": 1},
+        {"maxOffsetsPerTrigger": 3},
+        {"maxBytesPerTrigger": 1},
+        {"maxBytesPerTrigger": 200},
+        {"maxBytesPerTrigger": 330},
+    ],
+)
+@pytest.mark.parametrize(
+    "bad",
+    [
+        pytest.param(batch(4, 2, crc=1), id="checksum"),
+        pytest.param(b"\xff" * 80, id="rubbish"),
+        pytest.param(bytes(300), id="zeros"),
+    ],
+)
+def test_bad_bytes_are_stepped_over_and_the_offsets_advance(
+    log: GrowingLog, bad: bytes, limit: dict[str, int], mode: str
+) -> None:
+    log.append(batch(0, 2), batch(2, 2), bad, batch(6, 2), batch(8, 2))
+    stream = Stream(log.path, startingOffsets="earliest", mode=mode, **limit)
+    assert [offset for rows in stream.run() for offset in rows] == [0, 1, 2, 3, 6, 7, 8, 9]
+    assert stream.committed == offsets(p0=10)
+
+
+@pytest.mark.parametrize("size", [1, 200, 330])
+def test_a_number_of_bytes_never_reaches_into_a_torn_batch(log: GrowingLog, size: int) -> None:
+    """Its value holds a batch, which must not be taken for one of the log."""
+    log.append(batch(0, 2), batch(2, 2))
+    torn = v2_batch([RecordSpec(value=batch(90, 2) + b"v" * 500)], base_offset=4)
+    stream = Stream(log.path, startingOffsets="earliest", maxBytesPerTrigger=size)
+    log.append(torn[:-10])
+    assert [offset for rows in stream.run() for offset in rows] == [0, 1, 2, 3]
+    log.append(torn[-10:])
+    assert stream.run() == [[4]]
 
 
 def test_a_rolled_segment_is_followed(log: GrowingLog) -> None:
