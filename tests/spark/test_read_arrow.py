@@ -34,11 +34,14 @@ from spark_segmentlog.spark.read_plan import (
 )
 from spark_segmentlog.spark.schema import default_schema, shape_rows
 from spark_segmentlog.testing.builder import (
+    ABORT,
     COMMIT,
     LogBuilder,
     RecordSpec,
     SegmentSpec,
     control_batch,
+    legacy_message,
+    legacy_message_set,
     v2_batch,
 )
 
@@ -108,6 +111,32 @@ def test_rows_have_the_schema_of_the_kafka_source(tmp_path: Path) -> None:
     assert first["timestamp"].isoformat() == "1969-12-31T23:59:59.999000+00:00"
     assert second["timestampType"] == 0
     assert "headers" not in read_arrow(log.path).schema.names
+
+
+def test_rows_of_all_formats_show_no_timestamp_as_the_kafka_source_does(tmp_path: Path) -> None:
+    none = [RecordSpec(value=b"v", timestamp_ms=-1)]
+    entries = [
+        legacy_message(0, offset=0, value=b"v"),
+        legacy_message(1, offset=1, value=b"v", timestamp_ms=-1),
+        legacy_message_set(0, none, base_offset=2, codec="gzip"),
+        legacy_message_set(1, none, base_offset=3, codec="gzip"),
+        v2_batch(none, base_offset=4, base_timestamp=-1),
+    ]
+    LogBuilder(tmp_path).partition("t", 0, [entries])
+    columns = ["timestamp", "timestampType"]
+    rows = read_arrow(tmp_path, columns=columns).read_all().to_pylist()
+    assert {row["timestamp"].isoformat() for row in rows} == {"1969-12-31T23:59:59.999000+00:00"}
+    assert [row["timestampType"] for row in rows] == [-1, 0, -1, 0, 0]
+
+
+def test_rows_are_counted_by_records_not_by_offsets(tmp_path: Path) -> None:
+    records = [RecordSpec(value=b"v", offset_delta=delta) for delta in (1, 3, 7, 9)]
+    segment = SegmentSpec([v2_batch(records, base_offset=100, last_offset_delta=9)])
+    LogBuilder(tmp_path).partition("t", 0, [segment])
+    assert offsets(tmp_path) == [101, 103, 107, 109]
+    assert spans(splits_of(tmp_path)) == [[(100, 110)]]
+    for columns in (["topic"], ["partition", "timestampType"], ["value"]):
+        assert read_arrow(tmp_path, columns=columns).read_all().num_rows == 4
 
 
 def test_columns_are_a_subset_in_any_order_and_case(three_segments: Path) -> None:
@@ -211,6 +240,19 @@ def test_topics_by_default_by_name_by_pattern_and_assigned(many_topics: Path) ->
         read_arrow(many_topics, subscribe="audit")
 
 
+def test_control_records_of_any_kind_are_no_rows(tmp_path: Path) -> None:
+    kinds = [2, 3, 4, 99]
+    markers = [
+        control_batch(kind, base_offset=offset, key_version=1) for offset, kind in enumerate(kinds)
+    ]
+    LogBuilder(tmp_path).partition("__cluster_metadata", 0, [[*markers, batch(4, 1)]])
+    for level in ("read_uncommitted", "read_committed"):
+        read = offsets(tmp_path, subscribe="__cluster_metadata", kafka_isolation_level=level)
+        assert read == [4]
+    headers = read_arrow(tmp_path, subscribe="__cluster_metadata", view="batches").read_all()
+    assert headers["isControl"].to_pylist() == [True] * 4 + [False]
+
+
 def test_log_of_internal_topics_alone_tells_how_to_read_them(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -283,6 +325,8 @@ def test_timestamps_find_the_first_record_at_or_after(tmp_path: Path) -> None:
     assert offsets(log.path, ending_timestamp=101) == [0, 1]
     assert offsets(log.path, ending_timestamp=9999) == [0, 1, 2, 3, 4, 5]
     assert offsets(log.path, starting_timestamp=50, ending_timestamp=50) == []
+    assert offsets(log.path, starting_timestamp=1) == [0, 1, 2, 3, 4, 5]
+    assert offsets(log.path, ending_timestamp=1) == []
     by_partition = {"t": {"0": 101}}
     assert offsets(log.path, starting_offsets_by_timestamp=by_partition) == [2, 3, 4, 5]
     assert offsets(log.path, ending_offsets_by_timestamp=by_partition) == [0, 1]
@@ -324,6 +368,25 @@ def test_read_committed_hides_and_stops(tmp_path: Path) -> None:
     assert offsets(log.path, **committed) == [3]
     assert offsets(log.path, ending_offsets={"t": {"0": 7}}, **committed) == [3]
     assert offsets(log.path, starting_offsets={"t": {"0": 5}}, **committed) == []
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_each_task_knows_the_aborts_that_later_segments_tell(
+    tmp_path: Path, is_clean: bool
+) -> None:
+    log = LogBuilder(tmp_path)
+    writes = {"transactional": True, "producer_id": 7, "producer_epoch": 0}
+    segments = [
+        [batch(0, 1, **writes), batch(1, 1)],
+        [batch(2, 1, **writes), batch(3, 1), batch(4, 1, **writes)],
+        [batch(5, 1), control_batch(ABORT, base_offset=6, producer_id=7)],
+    ]
+    log.partition("t", 0, segments)
+    if is_clean:
+        log.clean_shutdown()
+    options = {"kafka.isolation.level": "read_committed"}
+    splits = pickle.loads(pickle.dumps(splits_of(tmp_path, **options)))
+    assert [rows_of(tmp_path, [split], **options) for split in splits] == [[1], [3], [5]]
 
 
 def test_high_watermark_bounds_the_read(three_segments: Path) -> None:
@@ -479,6 +542,30 @@ def test_segments_that_are_looked_through_for_a_time_range_share_tasks(
     assert rows_of(three_segments, splits) == list(range(30))
     later = splits_of(three_segments, RowBounds(min_timestamp_ms=1010, max_timestamp_ms=1012))
     assert spans(later) == [[(10, 30)]]
+
+
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+def test_missing_indexes_change_neither_plan_nor_rows(three_segments: Path, suffix: str) -> None:
+    asked: list[dict[str, str]] = [
+        {},
+        {"startingOffsets": '{"t":{"0":12}}', "endingOffsets": '{"t":{"0":23}}'},
+        {"startingTimestamp": "1013", "endingTimestamp": "1027"},
+        {"minPartitions": "7"},
+        {"maxPartitionBytes": "1g"},
+    ]
+    bounds = RowBounds(min_timestamp_ms=1017)
+    planned = [splits_of(three_segments, **options) for options in asked]
+    narrowed = splits_of(three_segments, bounds)
+    for path in (three_segments / "t-0").glob(f"*.{suffix}"):
+        path.unlink()
+    for options, splits in zip(asked, planned, strict=True):
+        again = splits_of(three_segments, **options)
+        assert spans(again) == spans(splits)
+        assert rows_of(three_segments, again) == rows_of(three_segments, splits)
+    without = rows_of(three_segments, splits_of(three_segments, bounds))
+    expected = list(range(17, 30))
+    assert [it for it in without if it >= 17] == expected
+    assert [it for it in rows_of(three_segments, narrowed) if it >= 17] == expected
 
 
 def test_offsets_below_the_last_segment_are_planned_without_opening_a_file(
