@@ -486,6 +486,15 @@ def test_the_end_of_a_log_may_be_torn_or_zeros(
     assert ran.lines[-2] == line.format(NAME, rest=len(data[0]) - 100)
 
 
+def test_dots_in_a_path_are_part_of_its_names(tmp_path: Path) -> None:
+    builder = LogBuilder(tmp_path / "kafka.logs-1.2")
+    directory = builder.partition("my.topic.v1", 3, [batches(1)])
+    path = directory / f"{NAME}.log"
+    assert run("dump", path).lines[:2] == [f"Dumping {path}", "Log starting offset: 0"]
+    (found,) = objects("ls", path)
+    assert (found["topic"], found["partition"], found["logStartOffset"]) == ("my.topic.v1", 3, 0)
+
+
 def test_records_of_old_formats(tmp_path: Path) -> None:
     records = [RecordSpec(key=b"k", value=b"v", timestamp_ms=4), RecordSpec(value=b"w")]
     directory = one_partition(

@@ -42,7 +42,7 @@ from spark_segmentlog.log.targets import read_target_layout
 from spark_segmentlog.log.verification import verify
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch
 from tests.broker_logs.broker_data import unpack
-from tests.faults.scenarios import MARK, Writing, make_scenario, read_rows, stage
+from tests.faults.scenarios import MARK, START_MS, Writing, make_scenario, read_rows, stage
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -145,6 +145,18 @@ def test_a_segment_that_is_too_old_is_rolled(directory: str) -> None:
     assert len(segment_names(directory, T0)) == 2
     commit(directory, {T0: 1}, config=config)
     assert len(segment_names(directory, T0)) == 2
+    assert list(verify(directory)) == []
+
+
+def test_an_offset_that_an_index_cannot_say_rolls(directory: str) -> None:
+    near = 2**31 - 5
+    first = [v2_batch([RecordSpec(timestamp_ms=START_MS)], base_offset=it) for it in (0, near)]
+    LogBuilder(directory).partition("t", 0, [first])
+    for _ in range(3):
+        commit(directory, {T0: 3}, config=SegmentConfig())
+    assert segment_names(directory, T0) == [f"{base:020}.log" for base in (0, 2**31 - 1)]
+    found = [offset for offset, _, _ in read_rows([directory])[T0]]
+    assert found == [0, *range(near, near + 10)]
     assert list(verify(directory)) == []
 
 

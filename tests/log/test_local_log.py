@@ -29,6 +29,7 @@ from spark_segmentlog.log.local_log import open_log
 from spark_segmentlog.log.partition_tail import TAIL_FILE_NAME
 from spark_segmentlog.log.verification import verify
 from spark_segmentlog.record.partitioner import partition_for_key
+from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch
 from tests.broker_logs.broker_data import unpack
 from tests.faults.fault_layer import Faults
 from tests.faults.scenarios import MARK, read_indexes, read_rows
@@ -137,6 +138,27 @@ def test_a_full_index_rolls(directory: str) -> None:
             log.append("t", records(b"v" * 10, timestamp=pa.array([number])))
     for path in (Path(directory) / "t-0").glob("*index"):
         assert path.stat().st_size <= 48
+    assert list(verify(directory)) == []
+
+
+def test_an_offset_that_an_index_cannot_say_rolls(directory: str) -> None:
+    near = 2**31 - 5
+    first = [v2_batch([RecordSpec(timestamp_ms=1)], base_offset=offset) for offset in (0, near)]
+    LogBuilder(directory).partition("t", 0, [first])
+    with open_log(directory) as log:
+        ranges = [
+            found
+            for _ in range(3)
+            for found in log.append("t", records(b"a", b"b", b"c", timestamp=pa.array([1] * 3)))
+        ]
+    assert [found.start_offset - near for found in ranges] == [1, 4, 7]
+    assert sorted(path.name for path in Path(directory, "t-0").glob("*.log")) == [
+        f"{base:020}.log" for base in (0, 2**31 - 1)
+    ]
+    assert [offset for offset, _, _ in read_rows([directory])[T0]] == [
+        0,
+        *range(near, near + 10),
+    ]
     assert list(verify(directory)) == []
 
 
@@ -293,6 +315,43 @@ def test_flush_ms_syncs_without_another_append(
         while len(synced) == before and time.monotonic() < deadline:
             time.sleep(0.01)
         assert len(synced) > before
+
+
+def test_a_disk_that_takes_few_bytes_at_a_time_gets_them_all(
+    directory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pwrite = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: pwrite(fd, data[:7], at))
+    written = [b"%d" % number * 40 for number in range(30)]
+    with open_log(directory, **SMALL) as log:
+        for value in written:
+            log.append("t", records(value))
+    assert values_of(directory) == written
+    assert list(verify(directory, deep=True)) == []
+
+
+@pytest.mark.parametrize("taken", [0, 7, 70, 150])
+def test_a_disk_that_fills_up_within_a_batch_leaves_none_of_it(
+    directory: str, monkeypatch: pytest.MonkeyPatch, taken: int
+) -> None:
+    pwrite, left = os.pwrite, [taken]
+
+    def take_some(descriptor: int, data: memoryview, position: int) -> int:
+        if left[0] == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        count = pwrite(descriptor, data[: min(7, left[0])], position)
+        left[0] -= count
+        return count
+
+    with open_log(directory) as log:
+        log.append("t", records(b"before"))
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pwrite", take_some)
+            with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+                log.append("t", records(b"x" * 90))
+        log.append("t", records(b"after"))
+    assert values_of(directory) == [b"before", b"after"]
+    assert list(verify(directory)) == []
 
 
 @pytest.mark.parametrize("error_code", [errno.ENOSPC, errno.EIO])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from spark_segmentlog.testing.builder import (
     control_batch,
     v2_batch,
 )
+from tests.conftest import PROJECT
 
 SetSetting = Callable[[str, str], None]
 PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
@@ -119,8 +121,43 @@ def test_catalog_table_is_refused_in_a_sentence_that_names_the_view(
     spark.sql("DROP TABLE IF EXISTS refused")
 
 
-def test_register_by_hand(spark: SparkSession) -> None:
+def test_register_by_hand(spark: SparkSession, log: Path) -> None:
     spark_segmentlog.register(spark)
+    assert load(spark, log).count() == 90
+
+
+BESIDE_A_BROKEN_PACKAGE = """
+import sys
+import spark_segmentlog
+from pyspark.sql import SparkSession
+
+path = sys.argv[1]
+builder = SparkSession.builder.master("local[1]")
+for name in ("spark.driver.host", "spark.driver.bindAddress"):
+    builder = builder.config(name, "127.0.0.1")
+spark = builder.config("spark.ui.enabled", "false").getOrCreate()
+try:
+    spark.read.format("segmentlog").load(path).count()
+except Exception as error:
+    assert "DATA_SOURCE_NOT_FOUND" in str(error), error
+else:
+    raise AssertionError("Spark finds sources beside a broken one: `register` has had its day")
+spark_segmentlog.register(spark)
+assert spark.read.format("segmentlog").load(path).count() == 90
+"""
+
+
+def test_register_by_hand_helps_beside_a_package_that_fails_to_import(
+    log: Path, tmp_path: Path
+) -> None:
+    """Spark looks for sources once a driver process, so that it takes one of its own."""
+    (tmp_path / "pyspark_broken.py").write_text("import a_module_that_is_not_there")
+    environment = dict(os.environ, PYSPARK_PYTHON=sys.executable)
+    paths = [str(tmp_path), str(PROJECT), environment.get("PYTHONPATH", "")]
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    command = [sys.executable, "-c", BESIDE_A_BROKEN_PACKAGE, str(log)]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
 
 
 def test_module_that_spark_looks_into_loads_no_compiler_and_no_arrow() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -195,6 +196,13 @@ def test_complete_mode_appends_and_wipes_nothing(pipeline: Pipeline) -> None:
         pipeline.append(range(10 * number, 10 * number + 10))
         pipeline.run(counts, output_mode="complete")
     assert [count for count in pipeline.sunk() if count] == [10, 20]
+
+
+def test_update_mode_is_refused_by_spark(pipeline: Pipeline) -> None:
+    pipeline.append(range(3))
+    with pytest.raises(StreamingQueryException, match="segmentlog does not support Update mode"):
+        pipeline.run(pipeline.read().groupBy().count(), output_mode="update")
+    assert not (pipeline.root / "sink").exists()
 
 
 def test_two_saves_in_one_micro_batch_both_land_and_a_replay_lands_once(
