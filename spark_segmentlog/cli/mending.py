@@ -124,7 +124,7 @@ def reindex_verb(
     lock_timeout_ms: int,
     output_format: OutputFormat,
 ) -> None:
-    """Make the offset and time indexes of all segments anew from their batches."""
+    """Make the offset, time and transaction indexes of all segments anew from their batches."""
     directories = check_log_directories(paths)
     actions = recovery.reindex(
         directories,

@@ -34,7 +34,7 @@ from spark_segmentlog.log.file_names import (
 from spark_segmentlog.log.files import LOCAL, LogFile, Storage
 from spark_segmentlog.log.log_directory import LogDirectoryState
 from spark_segmentlog.log.partition_listing import PartitionListing, list_partition
-from spark_segmentlog.log.producer_snapshot import parse_producer_snapshot
+from spark_segmentlog.log.producer_snapshot import ProducerState, parse_producer_snapshot
 from spark_segmentlog.log.segment import (
     HeaderWalk,
     OnCorrupt,
@@ -334,9 +334,7 @@ class PartitionLog:
         return self._resolved(self._find_last_stable_offset)
 
     def _find_last_stable_offset(self) -> int:
-        open_transactions, start_offset = self._newest_snapshot(self.log_end_offset)
-        for event in self._events(start_offset, self.log_end_offset):
-            open_transactions.take(event)
+        open_transactions = self.open_transactions(self.log_end_offset)
         first = min(open_transactions.first_offsets.values(), default=self.log_end_offset)
         return max(min(first, self.log_end_offset), self.log_start_offset)
 
@@ -413,6 +411,25 @@ class PartitionLog:
             (*indexed, *self._walked_aborts(start_offset, end_offset, first_untrusted))
         )
 
+    def open_transactions(
+        self, end_offset: int, known: tuple[OpenTransactions, int] | None = None
+    ) -> OpenTransactions:
+        """Find the transactions that are open at an offset.
+
+        Parameters
+        ----------
+        end_offset : int
+        known : tuple of (OpenTransactions, int), optional
+            Those at an earlier offset, to walk on from; by default the newest snapshot's.
+        """
+        if known is None:
+            offset, states = self.newest_snapshot(end_offset) or (self.log_start_offset, [])
+            known = OpenTransactions.of(states), offset
+        found = OpenTransactions(dict(known[0].first_offsets))
+        for event in self._events(known[1], end_offset):
+            found.take(event)
+        return found
+
     @cached_property
     def _first_untrusted_offset(self) -> int | None:
         """Base offset of the first segment whose `.txnindex` may lack entries."""
@@ -456,7 +473,7 @@ class PartitionLog:
             if states is None:
                 walk_start = start_offset
             else:
-                first_offsets = dict(states.first_offsets)
+                first_offsets = OpenTransactions.of(states).first_offsets
         undecided = {pid for pid, first in first_offsets.items() if first < end_offset}
         found = []
         for event in self._events(walk_start, self.log_end_offset):
@@ -482,23 +499,19 @@ class PartitionLog:
             undecided.discard(event.producer_id)
         return found
 
-    def _newest_snapshot(self, end_offset: int) -> tuple[OpenTransactions, int]:
+    def newest_snapshot(self, end_offset: int) -> tuple[int, list[ProducerState]] | None:
+        """Read the newest good snapshot at or below an offset: its offset, and the producers."""
         for offset in reversed(self.listing.snapshot_offsets.tolist()):
             if offset <= end_offset:
                 states = self._snapshot_at(offset)
                 if states is not None:
-                    return states, offset
-        return OpenTransactions(), self.log_start_offset
+                    return offset, states
+        return None
 
-    def _snapshot_at(self, offset: int) -> OpenTransactions | None:
+    def _snapshot_at(self, offset: int) -> list[ProducerState] | None:
         name = file_names.segment_file_name(offset, file_names.SNAPSHOT_SUFFIX)
         data = self.storage.read_file(f"{self.directory}/{name}")
-        states = None if data is None else parse_producer_snapshot(data)
-        if states is None:
-            return None
-        return OpenTransactions(
-            {it.producer_id: it.current_txn_first_offset for it in states if it.is_in_transaction}
-        )
+        return None if data is None else parse_producer_snapshot(data)
 
     def _events(self, start_offset: int, end_offset: int) -> Iterator[TransactionEvent]:
         buffer = ReadBuffer()

@@ -12,9 +12,9 @@ offsets of batches that hold something whose delete horizon is over.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 
@@ -99,6 +99,23 @@ class ProducerSurvey:
     segments: list[SegmentSurvey] = field(default_factory=list)
     _producers: dict[int, _Producer] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, states: Sequence[ProducerState], next_offset: int) -> Self:
+        """Begin with the producers of a snapshot at an offset."""
+        producers = {
+            it.producer_id: _Producer(
+                epoch=it.producer_epoch,
+                last_sequence=it.last_sequence,
+                last_offset=it.last_offset,
+                offset_delta=it.offset_delta,
+                timestamp_ms=it.timestamp_ms,
+                coordinator_epoch=it.coordinator_epoch,
+                transaction_first_offset=it.current_txn_first_offset,
+            )
+            for it in states
+        }
+        return cls(next_offset=next_offset, _producers=producers)
+
     @property
     def last_stable_offset(self) -> int:
         """First offset of the earliest open transaction; the log's end where none is open."""
@@ -131,6 +148,48 @@ class ProducerSurvey:
             if producer.transaction_first_offset != NO_TRANSACTION
             or now_ms - producer.timestamp_ms < expiration_ms
         }
+
+    def follow(
+        self,
+        segment: Segment,
+        buffer: ReadBuffer,
+        *,
+        start_offset: int = 0,
+        end_position: int | None = None,
+    ) -> None:
+        """Take the batches of the next segment.
+
+        Parameters
+        ----------
+        start_offset : int
+            Batches below it are left out.
+        end_position : int, optional
+            Where its good batches are known to end. Without it a last segment may end torn, and
+            any other must be whole.
+
+        Raises
+        ------
+        CorruptRecordError
+        """
+        self.next_offset = max(self.next_offset, segment.base_offset)
+        measures = _Measures()
+        with segment.open_log() as file:
+            walk = HeaderWalk(segment, file, 0, buffer, False, None)
+            for table in _tables(walk, start_offset, end_position):
+                measures.take(table)
+                try:
+                    self.take(
+                        walk.buffer,
+                        table,
+                        file_position=walk.file_position,
+                        source=segment.log_path,
+                    )
+                except CorruptRecordError as error:
+                    if not _is_torn_end(segment, file, error):
+                        raise
+            if end_position is None and segment.end_offset_bound is not None:
+                check_whole(segment, walk, file.size(), self.next_offset)
+        self.segments.append(measures.of(segment.base_offset))
 
     def take(self, buffer: Bytes, table: HeaderTable, *, file_position: int, source: str) -> None:
         """Take the next batches of the log."""
@@ -218,30 +277,24 @@ def survey_producers(segments: Sequence[Segment]) -> ProducerSurvey:
     survey = ProducerSurvey()
     buffer = ReadBuffer()
     for segment in segments:
-        survey.next_offset = max(survey.next_offset, segment.base_offset)
-        _survey_segment(survey, segment, buffer)
+        survey.follow(segment, buffer)
     return survey
 
 
-def _survey_segment(survey: ProducerSurvey, segment: Segment, buffer: ReadBuffer) -> None:
-    measures = _Measures()
-    with segment.open_log() as file:
-        walk = HeaderWalk(segment, file, 0, buffer, False, None)
-        for table in walk:
-            measures.take(table)
-            try:
-                survey.take(
-                    walk.buffer,
-                    table,
-                    file_position=walk.file_position,
-                    source=segment.log_path,
-                )
-            except CorruptRecordError as error:
-                if not _is_torn_end(segment, file, error):
-                    raise
-        if segment.end_offset_bound is not None:
-            check_whole(segment, walk, file.size(), survey.next_offset)
-    survey.segments.append(measures.of(segment.base_offset))
+def _tables(walk: HeaderWalk, start_offset: int, end_position: int | None) -> Iterator[HeaderTable]:
+    """Give the tables of a walk, each cut to the batches that are asked for."""
+    if end_position == 0:
+        return
+    for table in walk:
+        is_wanted = table.base_offset >= start_offset
+        if end_position is not None:
+            is_wanted &= table.position < end_position
+        if is_wanted.all():
+            yield table
+        elif is_wanted.any():
+            yield table.select(is_wanted)
+        if end_position is not None and walk.position >= end_position:
+            return
 
 
 def _is_torn_end(segment: Segment, file: LogFile, error: CorruptRecordError) -> bool:

@@ -2,10 +2,14 @@
 
 What was committed is finished, since that takes nothing away. Indexes that are missing, malformed
 or at odds with the batches are made anew, but not those of a segment that keeps bad bytes: made
-from what lies before them, they would hide the good batches behind. Bytes are cut off only when
-`truncate` says so: behind the last good batch of a partition's last segment. Where good batches
-follow bad ones, or whole segments do, they go only with `delete_later` too: a broker would delete
-them without a word. Deleted segments are renamed to ``.deleted``, not removed.
+from what lies before them, they would hide the good batches behind. The transaction index is made
+anew with them, as in a broker's recovery, unless bad bytes before it hide what was open.
+
+Bytes are cut off only when `truncate` says so: behind the last good batch of a partition's last
+segment. Where good batches follow bad ones, or whole segments do, they go only with `delete_later`
+too: a broker would delete them without a word. Deleted segments are renamed to ``.deleted``, not
+removed, and so are producer snapshots from behind the new end: whoever appends there later must not
+find them.
 """
 
 from __future__ import annotations
@@ -16,25 +20,28 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+
 from spark_segmentlog.log import files
 from spark_segmentlog.log.commit import finish_open_commits, locked_with_open_commits
 from spark_segmentlog.log.commit_journal import has_commit_directory, read_journal
-from spark_segmentlog.log.file_names import (
-    DELETED_SUFFIX,
-    LOG_SUFFIX,
-    OFFSET_INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
-    TopicPartition,
-    segment_file_name,
-)
+from spark_segmentlog.log.file_names import TRANSACTION_INDEX_SUFFIX, TopicPartition
 from spark_segmentlog.log.index_completion import complete_indexes
 from spark_segmentlog.log.lock import DEFAULT_LOCK_TIMEOUT_MS
 from spark_segmentlog.log.partition_log import PartitionLog
 from spark_segmentlog.log.partition_tail import TAIL_FILE_NAME, now_ms
+from spark_segmentlog.log.producer_replay import ProducerReplay
+from spark_segmentlog.log.producer_snapshot import ProducerState
 from spark_segmentlog.log.segment import HeaderWalk, ReadBuffer, Segment
-from spark_segmentlog.log.segment_files import finish_replacement
-from spark_segmentlog.log.segment_tail import SegmentConfig, SegmentTail
+from spark_segmentlog.log.segment_files import (
+    finish_replacement,
+    mark_segment_deleted,
+    mark_snapshots_deleted,
+    segment_path,
+    write_snapshot,
+)
+from spark_segmentlog.log.segment_tail import BatchExtents, SegmentConfig, SegmentTail
+from spark_segmentlog.log.transaction_index import AbortedTransaction, format_transaction_index
 from spark_segmentlog.log.verification import (
     SegmentSurvey,
     check_indexes,
@@ -44,7 +51,6 @@ from spark_segmentlog.log.verification import (
 from spark_segmentlog.record.header_table import check_crcs
 
 DEFAULTS = SegmentConfig()
-SUFFIXES = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 
 class RecoveryKind(StrEnum):
@@ -112,7 +118,12 @@ def recover(
     """
     directories = [paths] if isinstance(paths, str) else list(paths)
     wanted = None if topic_partitions is None else set(topic_partitions)
-    mender = _Mender(truncate, delete_later, dry_run, index_interval_bytes)
+    mender = _Mender(
+        truncate=truncate,
+        delete_later=delete_later,
+        dry_run=dry_run,
+        index_interval_bytes=index_interval_bytes,
+    )
     with ExitStack() as stack:
         involved: Sequence[str] = [os.path.realpath(path) for path in directories]
         if not dry_run:
@@ -121,10 +132,8 @@ def recover(
             )
         actions = _end_commits(involved, dry_run=dry_run)
         for log in partition_logs(directories, wanted):
-            if not dry_run and finish_replacement(log.directory):
-                actions.append(_end_compaction_action(log))
-                log = PartitionLog.open(log.directory, topic_partition=log.topic_partition)
-            actions.extend(mender.mend(log))
+            mended = log if dry_run else _end_compaction(log, actions)
+            actions.extend(mender.mend(mended))
     return actions
 
 
@@ -135,25 +144,20 @@ def reindex(
     index_interval_bytes: int = DEFAULTS.index_interval_bytes,
     lock_timeout_ms: int = DEFAULT_LOCK_TIMEOUT_MS,
 ) -> list[RecoveryAction]:
-    """Make the offset and time indexes of all segments anew from their batches.
+    """Make all indexes of all segments anew from their batches.
 
-    Parameters and errors are those of `recover`. A segment with bad bytes keeps the indexes it has.
+    Parameters and errors are those of `recover`. A segment with bad bytes keeps the indexes it has,
+    those behind it keep their transaction indexes up to the next producer snapshot.
     """
     directories = [paths] if isinstance(paths, str) else list(paths)
     wanted = None if topic_partitions is None else set(topic_partitions)
+    mender = _Mender(index_interval_bytes=index_interval_bytes)
     with locked_with_open_commits(directories, timeout_ms=lock_timeout_ms) as involved:
         finish_open_commits(involved)
-        surveys = (
-            survey_segment(segment)
-            for log in partition_logs(directories, wanted)
-            for segment in log.segments
-        )
-        return [
-            _rebuild(survey, index_interval_bytes)
-            if survey.is_whole
-            else _rebuild_action(survey, is_done=False)
-            for survey in surveys
-        ]
+        actions: list[RecoveryAction] = []
+        for log in partition_logs(directories, wanted):
+            actions.extend(mender.reindex(_end_compaction(log, actions)))
+    return actions
 
 
 def _end_commits(log_directories: Sequence[str], *, dry_run: bool) -> list[RecoveryAction]:
@@ -176,12 +180,30 @@ def _end_commits(log_directories: Sequence[str], *, dry_run: bool) -> list[Recov
     ]
 
 
-@dataclass(frozen=True, slots=True)
+def _end_compaction(log: PartitionLog, actions: list[RecoveryAction]) -> PartitionLog:
+    """End a compaction that was cut short, if one was; gives the log as it is then."""
+    if not finish_replacement(log.directory):
+        return log
+    actions.append(_end_compaction_action(log))
+    return PartitionLog.open(log.directory, topic_partition=log.topic_partition)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Mender:
-    truncate: bool
-    delete_later: bool
-    dry_run: bool
+    truncate: bool = False
+    delete_later: bool = False
+    dry_run: bool = False
     index_interval_bytes: int
+
+    def reindex(self, log: PartitionLog) -> Iterator[RecoveryAction]:
+        """Make the indexes of one partition anew."""
+        producers = ProducerReplay(log)
+        for segment in log.segments:
+            survey = survey_segment(segment)
+            producers.add(segment, survey.valid_bytes)
+            yield self._rebuild_if_possible(survey, producers)
+            if survey.stop is not None:
+                producers.lose_track(segment)
 
     def mend(self, log: PartitionLog) -> Iterator[RecoveryAction]:
         """Mend one partition, up to where bad bytes are cut off.
@@ -190,31 +212,59 @@ class _Mender:
         that nothing behind them goes with them.
         """
         segments = list(log.segments)
+        producers = ProducerReplay(log)
         for slot, segment in enumerate(segments):
             survey = survey_segment(segment)
+            producers.add(segment, survey.valid_bytes)
             later = [] if survey.stop is None else segments[slot + 1 :]
             if survey.valid_bytes < survey.file_bytes:
                 takes_good = bool(later) or _has_good_behind(survey)
                 is_cut = self._may_cut(takes_good=takes_good)
                 yield _cut_action(survey, takes_good=takes_good, is_done=is_cut)
                 if is_cut:
+                    aborted = producers.aborted_in(segment)
+                    if segments[-1] in (segment, *later):
+                        _end_snapshots(log, survey.next_offset, producers.states or ())
                     _cut(survey)
                     yield from _delete(later)
-                    yield _rebuild(survey, self.index_interval_bytes)
+                    yield self._rebuild(survey, aborted)
                     if survey.stop is not None:
                         return
                     continue
                 yield from (_delete_action(segment, is_done=False) for segment in later)
             if any(check_indexes(survey)):
-                yield self._rebuild_if_possible(survey)
+                yield self._rebuild_if_possible(survey, producers)
+            if survey.stop is not None:
+                producers.lose_track(segment)
 
     def _may_cut(self, *, takes_good: bool) -> bool:
         return self.truncate and not self.dry_run and (self.delete_later or not takes_good)
 
-    def _rebuild_if_possible(self, survey: SegmentSurvey) -> RecoveryAction:
+    def _rebuild_if_possible(
+        self, survey: SegmentSurvey, producers: ProducerReplay
+    ) -> RecoveryAction:
         if self.dry_run or not survey.is_whole:
             return _rebuild_action(survey, is_done=False)
-        return _rebuild(survey, self.index_interval_bytes)
+        return self._rebuild(survey, producers.aborted_in(survey.segment))
+
+    def _rebuild(
+        self, survey: SegmentSurvey, aborted: Sequence[AbortedTransaction] | None
+    ) -> RecoveryAction:
+        """Make the indexes of a segment anew, from its good batches."""
+        segment = survey.segment
+        complete_indexes(
+            segment.topic_partition,
+            segment.directory,
+            SegmentTail.empty(segment.base_offset, created_ms=now_ms()),
+            bytes_after=survey.valid_bytes,
+            index_interval_bytes=self.index_interval_bytes,
+            durable=True,
+            batches=_extents(survey),
+        )
+        _write_transaction_index(survey, aborted)
+        files.unlink(os.path.join(segment.directory, TAIL_FILE_NAME), missing_ok=True)
+        files.fsync_directory(segment.directory)
+        return _rebuild_action(survey, is_done=True, keeps_transactions=aborted is None)
 
 
 def _has_good_behind(survey: SegmentSurvey) -> bool:
@@ -241,28 +291,40 @@ def _cut(survey: SegmentSurvey) -> None:
 def _delete(segments: Sequence[Segment]) -> Iterator[RecoveryAction]:
     """Rename segments to ``.deleted``, the last one first, so that no gap is ever left behind."""
     for segment in reversed(segments):
-        for suffix in SUFFIXES:
-            path = os.path.join(segment.directory, segment_file_name(segment.base_offset, suffix))
-            if os.path.exists(path):
-                files.rename(path, path + DELETED_SUFFIX)
+        mark_segment_deleted(segment.directory, segment.base_offset)
         files.fsync_directory(segment.directory)
         yield _delete_action(segment, is_done=True)
 
 
-def _rebuild(survey: SegmentSurvey, index_interval_bytes: int) -> RecoveryAction:
-    """Make both indexes of a segment anew, from its good batches."""
+def _end_snapshots(log: PartitionLog, end_offset: int, states: Sequence[ProducerState]) -> None:
+    """Leave the producers at a log's new end behind, and none from behind it.
+
+    Before the log is cut: a snapshot too few costs a walk, one too many tells of what is gone.
+    """
+    write_snapshot(log.directory, end_offset, states)
+    later = [it for it in log.listing.snapshot_offsets.tolist() if it > end_offset]
+    mark_snapshots_deleted(log.directory, later)
+    files.fsync_directory(log.directory)
+
+
+def _extents(survey: SegmentSurvey) -> BatchExtents:
+    ends = np.append(survey.positions[1:], survey.valid_bytes)[: len(survey.positions)]
+    return BatchExtents(ends - survey.positions, survey.last_offsets, survey.max_timestamps)
+
+
+def _write_transaction_index(
+    survey: SegmentSurvey, aborted: Sequence[AbortedTransaction] | None
+) -> None:
+    """Write the entries; where they are not known, keep those whose markers are there."""
     segment = survey.segment
-    complete_indexes(
-        segment.topic_partition,
-        segment.directory,
-        SegmentTail.empty(segment.base_offset, created_ms=now_ms()),
-        bytes_after=survey.valid_bytes,
-        index_interval_bytes=index_interval_bytes,
-        durable=True,
-    )
-    files.unlink(os.path.join(segment.directory, TAIL_FILE_NAME), missing_ok=True)
-    files.fsync_directory(segment.directory)
-    return _rebuild_action(survey, is_done=True)
+    if aborted is None:
+        entries = segment.transaction_index()
+        aborted = [it for it in entries if it.last_offset < survey.next_offset]
+    path = segment_path(segment.directory, segment.base_offset, TRANSACTION_INDEX_SUFFIX)
+    if aborted:
+        files.write_atomically(path, format_transaction_index(aborted))
+    else:
+        files.unlink(path, missing_ok=True)
 
 
 def _cut_action(survey: SegmentSurvey, *, takes_good: bool, is_done: bool) -> RecoveryAction:
@@ -300,8 +362,15 @@ def _delete_action(segment: Segment, *, is_done: bool) -> RecoveryAction:
     )
 
 
-def _rebuild_action(survey: SegmentSurvey, *, is_done: bool) -> RecoveryAction:
-    detail = "offset and time index from the batches"
+def _rebuild_action(
+    survey: SegmentSurvey, *, is_done: bool, keeps_transactions: bool = False
+) -> RecoveryAction:
+    detail = "offset, time and transaction index from the batches"
+    if keeps_transactions:
+        detail = (
+            "offset and time index from the batches, not the transaction index: bad bytes before "
+            "the segment may hide what was open"
+        )
     return RecoveryAction(
         kind=RecoveryKind.REBUILD_INDEXES,
         path=survey.segment.log_path,

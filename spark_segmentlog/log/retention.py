@@ -28,7 +28,6 @@ from spark_segmentlog.log import files
 from spark_segmentlog.log.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
-    SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     TopicPartition,
 )
@@ -41,7 +40,6 @@ from spark_segmentlog.log.maintenance import (
     raise_log_start_offset,
     wait_and_sweep,
 )
-from spark_segmentlog.log.producer_snapshot import format_producer_snapshot
 from spark_segmentlog.log.producer_survey import survey_producers
 from spark_segmentlog.log.segment import ReadBuffer, Segment
 from spark_segmentlog.log.segment_files import (
@@ -52,6 +50,7 @@ from spark_segmentlog.log.segment_files import (
     mark_snapshots_deleted,
     segment_path,
     sweep_deleted,
+    write_snapshot,
 )
 
 DEFAULT_RETENTION_MS: Final = 7 * 24 * 60 * 60 * 1000
@@ -390,9 +389,7 @@ def _roll_empty_segment(
     """Make an empty segment at the log's end, with the producers' state there as its snapshot."""
     survey = survey_producers(place.segments(state, segments))
     end_offset = max(survey.next_offset, segments[-1].base_offset)
-    snapshot = segment_path(place.directory, end_offset, SNAPSHOT_SUFFIX)
-    if survey.states and not os.path.exists(snapshot):
-        files.write_atomically(snapshot, format_producer_snapshot(survey.states))
+    write_snapshot(place.directory, end_offset, survey.states)
     # The log comes last: a segment without its indexes would be taken for a damaged one.
     for kind in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
         _create_empty(segment_path(place.directory, end_offset, kind))

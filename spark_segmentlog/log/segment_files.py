@@ -40,6 +40,7 @@ from spark_segmentlog.log.file_names import (
     parse_partition_directory_name,
     segment_file_name,
 )
+from spark_segmentlog.log.producer_snapshot import ProducerState, format_producer_snapshot
 from spark_segmentlog.log.segment import ReadBuffer, Segment
 
 SEGMENT_SUFFIXES: Final = (
@@ -105,6 +106,13 @@ def mark_snapshots_deleted(directory: str, offsets: Iterable[int]) -> None:
     """Rename the producer snapshots at these offsets to ``.deleted``."""
     for offset in offsets:
         _rename_files(directory, offset, (SNAPSHOT_SUFFIX,), "", DELETED_SUFFIX)
+
+
+def write_snapshot(directory: str, offset: int, states: Sequence[ProducerState]) -> None:
+    """Leave the producers at an offset behind, unless there are none, or they stand there."""
+    path = segment_path(directory, offset, SNAPSHOT_SUFFIX)
+    if states and not os.path.exists(path):
+        files.write_atomically(path, format_producer_snapshot(states))
 
 
 def sweep_deleted(directory: str, *, now_ms: int, delay_ms: int) -> Sweep:

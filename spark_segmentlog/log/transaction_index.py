@@ -7,6 +7,7 @@ marker, and entries are sorted by it, not by `first_offset`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,7 +51,7 @@ def parse_transaction_index(data: bytes) -> list[AbortedTransaction]:
     ]
 
 
-def format_transaction_index(transactions: list[AbortedTransaction]) -> bytes:
+def format_transaction_index(transactions: Sequence[AbortedTransaction]) -> bytes:
     """Write the entries of a `.txnindex`."""
     rows = [
         (0, it.producer_id, it.first_offset, it.last_offset, it.last_stable_offset)

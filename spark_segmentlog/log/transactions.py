@@ -10,13 +10,14 @@ nothing.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 
 from spark_segmentlog.errors import CorruptRecordError, InvalidRecordError
+from spark_segmentlog.log.producer_snapshot import ProducerState
 from spark_segmentlog.record._types import Bytes
 from spark_segmentlog.record.batch import iterate_records
 from spark_segmentlog.record.control import ControlRecordType, parse_control_record
@@ -82,6 +83,13 @@ class OpenTransactions:
     """The first offset of each open transaction, by producer id."""
 
     first_offsets: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, states: Iterable[ProducerState]) -> Self:
+        """Give those that were open when a snapshot was taken."""
+        return cls(
+            {it.producer_id: it.current_txn_first_offset for it in states if it.is_in_transaction}
+        )
 
     def take(self, event: TransactionEvent) -> None:
         """Follow one event."""

@@ -109,6 +109,12 @@ class SegmentSurvey:
         """Whether these are all batches: no good one can lie behind bad bytes."""
         return self.stop is None or self.stop.kind is FindingKind.TORN_TAIL
 
+    @property
+    def next_offset(self) -> int:
+        """Offset behind the last good batch."""
+        last = self.last_offsets[-1:].tolist()
+        return last[0] + 1 if last else self.segment.base_offset
+
 
 def verify(
     paths: str | Sequence[str],

@@ -59,6 +59,7 @@ from tests.log.cleaning_support import (
     split_log,
     temporary_names,
 )
+from tests.log.transaction_batches import marker
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 CONFIG = CompactionConfig(file_delete_delay_ms=0)
@@ -378,16 +379,6 @@ def data(producer_id: int, base: int, *pairs: tuple[bytes, bytes | None], **kwar
         producer_id=producer_id,
         producer_epoch=kwargs.get("epoch", 0),
         base_sequence=kwargs.get("sequence", 0),
-    )
-
-
-def marker(kind: int, producer_id: int, offset: int, *, epoch: int = 0) -> bytes:
-    return control_batch(
-        kind,
-        base_offset=offset,
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        timestamp_ms=NOW_MS,
     )
 
 

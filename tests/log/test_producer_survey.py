@@ -18,33 +18,10 @@ from spark_segmentlog.testing.builder import (
     COMMIT,
     LogBuilder,
     SegmentSpec,
-    control_batch,
     v2_batch,
 )
-from tests.log.cleaning_support import NOW_MS, PARTITION, build, plain_batches, record
-
-
-def data(
-    producer_id: int, base: int, count: int = 1, *, epoch: int = 0, sequence: int = 0
-) -> bytes:
-    return v2_batch(
-        [record(b"k", b"v")] * count,
-        base_offset=base,
-        transactional=True,
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        base_sequence=sequence,
-    )
-
-
-def marker(kind: int, producer_id: int, offset: int, *, epoch: int = 0) -> bytes:
-    return control_batch(
-        kind,
-        base_offset=offset,
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        timestamp_ms=NOW_MS,
-    )
+from tests.log.cleaning_support import NOW_MS, PARTITION, build, plain_batches
+from tests.log.transaction_batches import data, marker
 
 
 def survey(directory: Path) -> ProducerSurvey:
