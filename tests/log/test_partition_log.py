@@ -394,14 +394,17 @@ def test_a_fetch_across_a_gap_of_compaction_gives_the_next_batch(tmp_path):
     assert log.read(25, 1000).record_batches == batch(40)
 
 
-def test_missing_indexes_warn_once(tmp_path, caplog):
-    missing = SegmentSpec([batch(0, 2)], index=False)
-    also = SegmentSpec([batch(2, 2)], index=False)
-    log = _log(tmp_path, missing, also)
+@pytest.mark.parametrize("kind", ["index", "timeindex"])
+def test_missing_indexes_warn_once(tmp_path, caplog, kind):
+    log = _log(tmp_path, [timed(0, T, T + 1)], [timed(2, T + 2, T + 3)])
+    for path in (tmp_path / "t-0").glob(f"*.{kind}"):
+        path.unlink()
     with caplog.at_level(logging.WARNING):
-        assert offsets(log, start=1) == [1, 2, 3]
-        assert offsets(log, start=3) == [3]
-    expected = f"{log.directory} lacks .index files: lookups there take longer"
+        for start in (1, 3):
+            assert offsets(log, start=start) == list(range(start, 4))
+            assert log.offset_for_timestamp(T + start) == (start, T + start)
+            assert offsets(log, min_ms=T + start) == list(range(start, 4))
+    expected = f"{log.directory} lacks .{kind} files: lookups there take longer"
     assert [record.getMessage() for record in caplog.records] == [expected]
 
 
