@@ -209,9 +209,13 @@ def test_a_time_lookup_says_that_bytes_are_bad_or_steps_over_them(tmp_path):
 # Indexes are hints
 
 
-def _indexed(path, **segment):
+def _indexed_segment(**segment) -> SegmentSpec:
     batches = [timed(10 * place, *range(T + place, T + place + 10)) for place in range(40)]
-    return _log(path, SegmentSpec(batches, index_interval_bytes=300, **segment))
+    return SegmentSpec(batches, index_interval_bytes=300, **segment)
+
+
+def _indexed(path, **segment):
+    return _log(path, _indexed_segment(**segment))
 
 
 RUBBISH = bytes(range(256)) * 3
@@ -302,8 +306,11 @@ def test_zeros_behind_the_time_entries_of_a_rolled_segment_do_not_date_it_to_197
     assert offsets(log, min_ms=T + 2) == [2, 3]
 
 
-def test_index_entries_past_the_end_of_a_cut_log_are_ignored(tmp_path):
-    whole = _indexed(tmp_path)
+@pytest.mark.parametrize(
+    "state", [{"clean": True}, {"clean": False}, {"clean": False, "recovery_point": 0}]
+)
+def test_index_entries_past_the_end_of_a_cut_log_are_ignored(tmp_path, state):
+    whole = _log(tmp_path, _indexed_segment(), **state)
     size = whole.segments[0].size_bytes()
     with open(whole.segments[0].log_path, "r+b") as file:
         file.truncate(size * 6 // 10)
@@ -315,6 +322,9 @@ def test_index_entries_past_the_end_of_a_cut_log_are_ignored(tmp_path):
     assert offsets(log, start=end - 3) == [end - 3, end - 2, end - 1]
     assert offsets(log, start=395) == []
     assert offsets(log, min_ms=T + end // 10 + 20) == []
+    assert log.offset_for_timestamp(T + end // 10 + 20) is None
+    assert log.offset_for_timestamp(T + 12) == (39, T + 12)
+    assert offsets(log, min_ms=T + end // 10 + 8) == [end - 1]
 
 
 def test_segments_without_late_records_are_not_opened(tmp_path, monkeypatch):
