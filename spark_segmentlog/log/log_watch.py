@@ -169,14 +169,22 @@ class LogWatch:
     filesystem : pyarrow or fsspec file system, optional
     skip_corrupt : bool
         Whether bad bytes are stepped over when offsets are looked up, or are an error.
+    check_crcs : bool
+        Whether checksums are compared when offsets are looked up by time.
     """
 
     def __init__(
-        self, paths: Iterable[str], *, filesystem: Any = None, skip_corrupt: bool = False
+        self,
+        paths: Iterable[str],
+        *,
+        filesystem: Any = None,
+        skip_corrupt: bool = False,
+        check_crcs: bool = True,
     ) -> None:
         self._paths = tuple(paths)
         self._filesystem = filesystem
         self._skip_corrupt = skip_corrupt
+        self._check_crcs = check_crcs
         self._memo = _Memo()
         self._tails: dict[str, _Tail] = {}
         self._log_directories: set[str] = set()
@@ -241,6 +249,7 @@ class LogWatch:
             storage=storage,
         )
         log.skip_corrupt = self._skip_corrupt
+        log.check_crcs = self._check_crcs
         log.topic_id = topic_id
         log.tail = tail
         return log

@@ -130,7 +130,11 @@ class ResolvedRead:
 
 def open_log_manager(options: ReadOptions) -> LogManager:
     """List everything below the paths of a read."""
-    return LogManager.open(options.paths, skip_corrupt=options.mode is not Mode.FAILFAST)
+    return LogManager.open(
+        options.paths,
+        skip_corrupt=options.mode is not Mode.FAILFAST,
+        check_crcs=options.check_crcs,
+    )
 
 
 def choose_partitions(options: ReadOptions, manager: LogManager) -> list[TopicPartition]:

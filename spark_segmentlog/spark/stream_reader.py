@@ -187,7 +187,11 @@ class StreamPlanner:
     def __init__(self, options: ReadOptions, *, clock_ms: Callable[[], int] | None = None) -> None:
         warn_ignored(options)
         self._options = options
-        self._watch = LogWatch(options.paths, skip_corrupt=options.mode is not Mode.FAILFAST)
+        self._watch = LogWatch(
+            options.paths,
+            skip_corrupt=options.mode is not Mode.FAILFAST,
+            check_crcs=options.check_crcs,
+        )
         self._limits = AdmissionLimits(
             max_offsets=options.max_offsets_per_trigger,
             max_bytes=options.max_bytes_per_trigger,
