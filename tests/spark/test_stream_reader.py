@@ -126,7 +126,7 @@ def test_a_new_query_starts_where_its_options_say(
 def test_no_record_at_the_starting_timestamp_is_an_error_by_default(log: GrowingLog) -> None:
     log.append(batch(0, timestamp_ms=3000))
     log.append(batch(0, timestamp_ms=1000), partition=1)
-    with pytest.raises(OptionValueError, match="no offset matched.*t-1 and timestamp 2000"):
+    with pytest.raises(OptionValueError, match=r"no offset matched.*t-1 and timestamp 2000"):
         Stream(log.path, startingTimestamp=2000).trigger()
 
 
