@@ -43,7 +43,7 @@ STAGED_NAME: Final = re.compile(
 )
 STAGED_MAX_AGE_SECONDS: Final = 7 * 24 * 60 * 60
 DEFAULT_BUFFER_BYTES: Final = 64 * 1024 * 1024
-MIN_BUFFER_BYTES: Final = 16 * 1024 * 1024
+MIN_BUFFER_BYTES: Final = 1 * 1024 * 1024
 PARTITION_BUFFER_BYTES: Final = 1024 * 1024
 # What the encoder keeps of a row besides its bytes: its place, its lengths, its time.
 ROW_OVERHEAD_BYTES: Final = 64
@@ -359,6 +359,7 @@ class _OpenStagedFile:
         first = int(encoded.positions[start])
         last = int(encoded.positions[end - 1] + encoded.sizes_bytes[end - 1])
         files.write_all(self._descriptor, encoded.buffer[first:last].data, self._size_bytes)
+        files.start_writeback(self._descriptor, self._size_bytes, last - first)
         self._is_synced = False
         batches = slice(start, end)
         self._size_bytes += last - first

@@ -28,16 +28,20 @@ from spark_segmentlog.log.commit import (
     writing,
 )
 from spark_segmentlog.log.commit_journal import (
+    AdoptStep,
     CommitState,
+    CopyStep,
     Journal,
     Versions,
     journal_path,
     read_commit_state,
     read_versions,
 )
+from spark_segmentlog.log.commit_plan import PlacedExtent, plan_partition
 from spark_segmentlog.log.file_names import OffsetRange, TopicPartition
+from spark_segmentlog.log.partition_tail import absent_partition_tail
 from spark_segmentlog.log.segment_tail import SegmentConfig
-from spark_segmentlog.log.staging import list_staged
+from spark_segmentlog.log.staging import StagedExtent, list_staged
 from spark_segmentlog.log.targets import read_target_layout
 from spark_segmentlog.log.verification import verify
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch
@@ -124,6 +128,63 @@ def test_a_large_staged_file_becomes_a_segment_without_a_copy(
     assert written == [16] * batches
     assert len(read_rows([directory])[T0]) == 9600
     assert list(verify(directory, deep=True)) == []
+
+
+def test_the_first_file_of_a_new_partition_becomes_its_segment_and_what_follows_is_copied_behind(
+    directory: str,
+) -> None:
+    tasks = [Writing({T0: 30}), Writing({T0: 20})]
+    request = stage([directory], tasks, new_partition_count=1)
+    first, _ = (os.stat(write.files[0].path) for write in request.staged)
+    commit_staged_batches(request)
+    assert segment_names(directory, T0) == [f"{0:020d}.log"]
+    segment = os.stat(Path(directory) / "t-0" / f"{0:020d}.log")
+    assert (segment.st_ino, segment.st_nlink) == (first.st_ino, 1)
+    commit(directory, {T0: 5})
+    assert segment_names(directory, T0) == [f"{0:020d}.log"]
+    assert len(keys(directory, T0)) == 55
+    assert list(verify(directory, deep=True)) == []
+
+
+@pytest.mark.parametrize(
+    ("segment_mib", "staged_mib", "is_renamed"),
+    [(1024, 32, True), (1024, 31, False), (64, 16, True), (64, 15, False)],
+)
+def test_a_file_behind_a_segment_is_renamed_from_a_size_on(
+    segment_mib: int, staged_mib: int, is_renamed: bool
+) -> None:
+    extent = StagedExtent(
+        slot=0,
+        size_bytes=staged_mib << 20,
+        batch_count=1,
+        offset_count=10,
+        first_timestamp=START_MS,
+        largest_timestamp=START_MS,
+    )
+    placed = [
+        PlacedExtent(
+            extent=extent,
+            staged_path=f"/logs/{number}",
+            position=0,
+            inode=number,
+            first_header=bytes(61),
+            header_checksum=0,
+            is_whole_file=True,
+        )
+        for number in range(2)
+    ]
+    planned = plan_partition(
+        absent_partition_tail("/logs", T0),
+        placed,
+        config=SegmentConfig(segment_bytes=segment_mib << 20),
+        exists=False,
+        overwrite=False,
+        partition_metadata=None,
+        now_ms=START_MS,
+    )
+    assert planned.base_offsets == (0, 10)
+    kinds = [AdoptStep, AdoptStep if is_renamed else CopyStep]
+    assert [type(step) for step in planned.plan.steps] == kinds
 
 
 def test_small_extents_fill_segments_and_roll_where_they_are_full(directory: str) -> None:

@@ -112,3 +112,20 @@ def test_missing_names_are_an_error_unless_they_may_be_missing(tmp_path: Path) -
     (tmp_path / "file").touch()
     with pytest.raises(FileExistsError):
         files.mkdir(str(tmp_path / "file"), exist_ok=True)
+
+
+@pytest.mark.parametrize("has_call", [True, False])
+def test_writeback_is_a_hint_and_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_call: bool
+) -> None:
+    if not has_call:
+        monkeypatch.setattr(files, "_find_sync_file_range", lambda: None)
+    descriptor = open_new(tmp_path / "file")
+    try:
+        files.write_all(descriptor, b"12345", 0)
+        files.start_writeback(descriptor, 0, 5)
+        files.start_writeback(descriptor, 100, 5)
+        files.fsync(descriptor)
+    finally:
+        files.close(descriptor)
+    assert (tmp_path / "file").read_bytes() == b"12345"
