@@ -134,13 +134,14 @@ def test_the_first_file_of_a_new_partition_becomes_its_segment_and_what_follows_
     directory: str,
 ) -> None:
     tasks = [Writing({T0: 30}), Writing({T0: 20})]
-    request = stage([directory], tasks, new_partition_count=1)
+    config = SegmentConfig()
+    request = stage([directory], tasks, config=config, new_partition_count=1)
     first, _ = (os.stat(write.files[0].path) for write in request.staged)
     commit_staged_batches(request)
     assert segment_names(directory, T0) == [f"{0:020d}.log"]
     segment = os.stat(Path(directory) / "t-0" / f"{0:020d}.log")
     assert (segment.st_ino, segment.st_nlink) == (first.st_ino, 1)
-    commit(directory, {T0: 5})
+    commit(directory, {T0: 5}, config=config)
     assert segment_names(directory, T0) == [f"{0:020d}.log"]
     assert len(keys(directory, T0)) == 55
     assert list(verify(directory, deep=True)) == []
