@@ -1,6 +1,6 @@
 """Settings of all property tests: none depends on speed, since a first call compiles kernels.
 
-And the one Spark session of all tests.
+And what tests of several folders use: the one Spark session, and the logs of real brokers.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
+
+from tests.broker_logs.broker_data import BrokerLog, unpack
 
 PROJECT = Path(__file__).parents[1]
 
@@ -69,3 +71,17 @@ def spark_settings(spark: SparkSession) -> Iterator[Callable[[str, str], None]]:
             spark.conf.unset(name)
         else:
             spark.conf.set(name, value)
+
+
+@pytest.fixture(scope="session")
+def broker_log(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], BrokerLog]:
+    """Unpacked log of a producer in a state, made once a session."""
+    unpacked: dict[tuple[str, str], BrokerLog] = {}
+
+    def get(producer: str, state: str) -> BrokerLog:
+        if (producer, state) not in unpacked:
+            target = tmp_path_factory.mktemp(f"{producer}-{state}")
+            unpacked[producer, state] = unpack(producer, state, target)
+        return unpacked[producer, state]
+
+    return get

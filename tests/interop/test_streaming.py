@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,9 +14,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-import spark_segmentlog
 from tests.interop.broker import Broker, ConsumedRecord
-from tests.interop.kafka_jars import PROJECT_DIRECTORY, KafkaJars
+from tests.interop.kafka_jars import KafkaJars
 from tests.interop.rows import Rows, _records, by_topic
 from tests.interop.traffic import (
     TOPICS,
@@ -132,24 +129,6 @@ def _last_values(rows: Sequence[ConsumedRecord]) -> dict[tuple[int, bytes | None
 
 
 # Beside the Kafka source
-
-
-@pytest.fixture(scope="module")
-def spark(jars: KafkaJars) -> Iterator[SparkSession]:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = str(PROJECT_DIRECTORY)
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.jars", ",".join(map(str, jars.connector)))
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .getOrCreate()
-    )
-    spark_segmentlog.register(session)
-    yield session
-    session.stop()
 
 
 @dataclass(slots=True)
