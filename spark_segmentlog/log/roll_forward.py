@@ -22,6 +22,7 @@ from spark_segmentlog.errors import RecoveryError
 from spark_segmentlog.log import files
 from spark_segmentlog.log.checkpoints import (
     CLEAN_SHUTDOWN_MARK,
+    HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     PARTITION_METADATA,
@@ -44,7 +45,7 @@ from spark_segmentlog.log.commit_journal import (
     journal_path,
     read_versions,
 )
-from spark_segmentlog.log.file_names import segment_file_name
+from spark_segmentlog.log.file_names import TopicPartition, segment_file_name
 from spark_segmentlog.log.files import LOCAL
 from spark_segmentlog.log.index_completion import complete_indexes
 from spark_segmentlog.log.partition_tail import write_tail_file
@@ -103,7 +104,7 @@ def roll_forward(journal: Journal, *, known_batches: KnownBatches | None = None)
     with _StagedSources() as sources:
         for plan in journal.partitions:
             _take_steps(journal, plan, sources, known_batches)
-    _write_log_start_offsets(journal)
+    _write_checkpoints(journal)
     _publish(journal)
     remove_journals(journal.log_directories)
     for path in journal.staged_paths:
@@ -340,17 +341,26 @@ def _make_partition_directories(journal: Journal) -> None:
         files.fsync_directory(directory)
 
 
-def _write_log_start_offsets(journal: Journal) -> None:
+def _write_checkpoints(journal: Journal) -> None:
+    """Write log start offsets that moved, and high watermarks where a broker keeps them."""
     for directory in journal.log_directories:
+        plans = [plan for plan in journal.partitions if plan.log_directory == directory]
+        starts = read_offset_checkpoint(LOCAL, directory, LOG_START_OFFSET_CHECKPOINT) or {}
         moved = {
             plan.topic_partition: plan.start_after
-            for plan in journal.partitions
-            if plan.log_directory == directory and plan.start_after != (plan.start_before or 0)
+            for plan in plans
+            if plan.start_after != (plan.start_before or 0)
         }
         if moved:
-            path = os.path.join(directory, LOG_START_OFFSET_CHECKPOINT)
-            before = read_offset_checkpoint(LOCAL, directory, LOG_START_OFFSET_CHECKPOINT) or {}
-            files.write_atomically(path, format_offset_checkpoint({**before, **moved}))
+            _write_checkpoint(directory, LOG_START_OFFSET_CHECKPOINT, {**starts, **moved})
+        marks = read_offset_checkpoint(LOCAL, directory, HIGH_WATERMARK_CHECKPOINT)
+        if marks is not None and plans:
+            ends = {plan.topic_partition: plan.end_after for plan in plans}
+            _write_checkpoint(directory, HIGH_WATERMARK_CHECKPOINT, {**marks, **ends})
+
+
+def _write_checkpoint(directory: str, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+    files.write_atomically(os.path.join(directory, name), format_offset_checkpoint(offsets))
 
 
 def _publish(journal: Journal) -> None:

@@ -20,7 +20,12 @@ from spark_segmentlog.errors import (
     UnsafeTargetError,
 )
 from spark_segmentlog.log import files
-from spark_segmentlog.log.checkpoints import parse_leader_epochs, parse_offset_checkpoint
+from spark_segmentlog.log.checkpoints import (
+    HIGH_WATERMARK_CHECKPOINT,
+    format_offset_checkpoint,
+    parse_leader_epochs,
+    parse_offset_checkpoint,
+)
 from spark_segmentlog.log.commit import (
     CommitRequest,
     commit_staged_batches,
@@ -262,6 +267,16 @@ def test_overwrite_moves_the_log_start_and_never_restarts_offsets(directory: str
     commit(directory, {T1: 1})
     assert [offset for offset, _, _ in read_rows([directory])[T1]] == [4]
     assert list(verify(directory)) == []
+
+
+def test_high_watermarks_rise_with_the_end_where_a_broker_keeps_them(directory: str) -> None:
+    commit(directory, {T0: 3})
+    checkpoint = Path(directory) / HIGH_WATERMARK_CHECKPOINT
+    assert not checkpoint.exists()
+    other = TopicPartition("other", 7)
+    checkpoint.write_text(format_offset_checkpoint({T0: 2, other: 5}).decode())
+    commit(directory, {T0: 4, T1: 1})
+    assert parse_offset_checkpoint(checkpoint.read_text()) == {T0: 7, T1: 1, other: 5}
 
 
 def test_overwrite_keeps_other_log_start_offsets(directory: str) -> None:
