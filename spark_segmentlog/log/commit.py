@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -64,6 +65,7 @@ from spark_segmentlog.log.staging import (
 from spark_segmentlog.log.targets import TargetLayout, read_target_layout
 
 RESERVED_MARGIN_BYTES: Final = 64 * 1024
+STAMPING_THREADS: Final = 4
 
 _log = logging.getLogger(__name__)
 
@@ -365,22 +367,26 @@ def _stamp(
     planned: Mapping[TopicPartition, PlannedPartition],
 ) -> KnownBatches:
     """Write final offsets into the staged files, in the order in which they were dealt out."""
-    known: dict[tuple[str, int], BatchExtents] = {}
     by_path = {place.file.path: place for place in places}
     offsets = {key: iter(partition.base_offsets) for key, partition in planned.items()}
+    stamped, base_offsets, leader_epochs = [], [], []
     for write in sorted(request.staged, key=lambda write: write.task_id):
         for file in write.files:
             place = by_path[file.path]
             keys = [write.topic_partitions[extent.slot] for extent in place.extents]
-            batches = stamp_offsets(
-                place,
-                base_offsets=[next(offsets[key]) for key in keys],
-                leader_epochs=[planned[key].plan.leader_epoch for key in keys],
-            )
+            stamped.append(place)
+            base_offsets.append([next(offsets[key]) for key in keys])
+            leader_epochs.append([planned[key].plan.leader_epoch for key in keys])
+    known: dict[tuple[str, int], BatchExtents] = {}
+    # Most of it is waiting for the disk.
+    with ThreadPoolExecutor(STAMPING_THREADS, "segmentlog-stamp") as pool:
+        for place, batches in zip(
+            stamped, pool.map(stamp_offsets, stamped, base_offsets, leader_epochs), strict=True
+        ):
             sizes = [extent.size_bytes for extent in place.extents]
             positions = accumulate([0, *sizes[:-1]])
             for position, extent in zip(positions, batches, strict=False):
-                known[file.path, position] = extent
+                known[place.file.path, position] = extent
     return known
 
 
