@@ -35,7 +35,7 @@ from spark_segmentlog.log.file_names import TopicPartition
 from spark_segmentlog.log.files import LOCAL
 from spark_segmentlog.log.log_directory import LogDirectoryState
 from spark_segmentlog.log.maintenance import (
-    DEFAULT_FILE_DELETE_DELAY_MS,
+    MaintenanceConfig,
     PartitionPlace,
     announce_change,
     maintained,
@@ -62,7 +62,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionConfig:
+class CompactionConfig(MaintenanceConfig):
     """Settings of compaction, by Kafka's names and defaults.
 
     Attributes
@@ -79,8 +79,6 @@ class CompactionConfig:
         Memory of the map of latest offsets, 24 bytes a slot; it need not hold all keys.
     producer_id_expiration_ms : int
         How long a producer's last batch is kept after its last write.
-    file_delete_delay_ms, wait_for_deletion, allow_replicated, lock_timeout_ms
-        As of `retention.RetentionConfig`.
     """
 
     delete_retention_ms: int = DAY_MS
@@ -90,10 +88,6 @@ class CompactionConfig:
     dedupe_buffer_bytes: int = DEFAULT_DEDUPE_BUFFER_BYTES
     producer_id_expiration_ms: int = DAY_MS
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
-    file_delete_delay_ms: int = DEFAULT_FILE_DELETE_DELAY_MS
-    wait_for_deletion: bool = False
-    allow_replicated: bool = False
-    lock_timeout_ms: int = 60_000
 
     def __post_init__(self) -> None:
         if self.dedupe_buffer_bytes < 2 * SLOT_BYTES:
@@ -171,12 +165,7 @@ def compact(
     CorruptRecordError
         Bad bytes in a closed segment; its partition's records are as before.
     """
-    with maintained(
-        log_directories,
-        topics,
-        allow_replicated=config.allow_replicated,
-        lock_timeout_ms=config.lock_timeout_ms,
-    ) as places:
+    with maintained(log_directories, topics, config) as places:
         return compact_places(places, config, now_ms)
 
 
@@ -185,8 +174,7 @@ def compact_places(
 ) -> CompactionReport:
     """Compact partitions whose directories' locks are held."""
     done = tuple(_PartitionCompactor(place, config, now_ms).run() for place in places)
-    if config.wait_for_deletion:
-        wait_and_sweep(places, config.file_delete_delay_ms)
+    wait_and_sweep(places, config)
     return CompactionReport(partitions=done)
 
 
@@ -301,21 +289,17 @@ class _PartitionCompactor:
         checkpointed = self._checkpointed_offset(segments)
         # A checkpoint beyond the log's end is that of a log that was cut since.
         if checkpointed > self._survey.next_offset:
-            return self._log_start_offset(segments)
+            return self._place.log_start_offset(self._state, segments)
         return checkpointed
 
     def _checkpointed_offset(self, segments: Sequence[SegmentFile]) -> int:
-        start = self._log_start_offset(segments)
+        start = self._place.log_start_offset(self._state, segments)
         offsets = self._cleaner_offsets()
         return max(offsets.get(self._place.topic_partition, start), start)
 
     def _cleaner_offsets(self) -> dict[TopicPartition, int]:
         directory = self._place.log_directory
         return read_offset_checkpoint(LOCAL, directory, CLEANER_OFFSET_CHECKPOINT) or {}
-
-    def _log_start_offset(self, segments: Sequence[SegmentFile]) -> int:
-        checkpointed = self._state.log_start_offsets.get(self._place.topic_partition, 0)
-        return max(checkpointed, segments[0].base_offset)
 
     def _first_uncleanable_offset(self, segments: Sequence[SegmentFile], first_dirty: int) -> int:
         """Find the base offset of the first segment that must stay as it is."""

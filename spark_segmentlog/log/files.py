@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_segmentlog.errors import LogPathNotFoundError, LogPermissionError
+from spark_segmentlog.log.closing import Closing
 
 READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
 ZERO_CHECK_BYTES: Final = 1024 * 1024
@@ -108,7 +109,7 @@ class Storage(Protocol):
 # The local disk
 
 
-class _LocalFile:
+class _LocalFile(Closing):
     """A file on the local disk."""
 
     __slots__ = ("_descriptor", "path")
@@ -117,17 +118,6 @@ class _LocalFile:
         self.path = path
         with _permission_checked(path):
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size
@@ -230,7 +220,7 @@ LOCAL: Final = _LocalStorage()
 # File systems of pyarrow
 
 
-class _ArrowFile:
+class _ArrowFile(Closing):
     """A file of a pyarrow file system, read in blocks of some MiB, the next one ahead."""
 
     def __init__(self, filesystem: Any, path: str, block_bytes: int = READ_AHEAD_BYTES) -> None:
@@ -241,17 +231,6 @@ class _ArrowFile:
         self._block_bytes = block_bytes
         self._block = (0, b"")
         self._ahead: tuple[int, Future[bytes]] | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def size(self) -> int:
         if self._size is None:

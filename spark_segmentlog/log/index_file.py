@@ -7,37 +7,34 @@ need, then search by halves; a file of 10 MiB that is zeros but for its start is
 from __future__ import annotations
 
 from functools import cached_property
-from types import TracebackType
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from spark_segmentlog.log.closing import Closing
 from spark_segmentlog.log.files import LogFile
 
 WARM_BYTES: Final = 8192
 WHOLE_CHECK_BYTES: Final = 65536
 
 
-class IndexFile:
-    """Entries of one index file; a missing file has none."""
+class IndexFile(Closing):
+    """Entries of one index file, which is read as far as lookups need it.
+
+    Parameters
+    ----------
+    file : LogFile or None
+        None where the file is missing: every lookup then finds nothing.
+    base_offset : int
+        That of the segment.
+    """
 
     entry: ClassVar[np.dtype[np.void]]
 
     def __init__(self, file: LogFile | None, base_offset: int) -> None:
         self._file = file
         self.base_offset = base_offset
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the file."""
@@ -60,6 +57,10 @@ class IndexFile:
             else:
                 unused = middle
         return used
+
+    def entries(self) -> npt.NDArray[np.void]:
+        """Read all entries, without the zeros behind them; fields as in the file."""
+        return self._read(0, self.entries_count)
 
     def is_well_formed(self, *, whole: bool = False) -> bool:
         """Tell whether the entries ascend and lie at or above the base offset.

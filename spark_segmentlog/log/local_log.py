@@ -20,8 +20,7 @@ import os
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +35,7 @@ from spark_segmentlog.errors import (
 from spark_segmentlog.log import files
 from spark_segmentlog.log.appender import FlushConfig, PartitionAppender
 from spark_segmentlog.log.checkpoints import CLEAN_SHUTDOWN_MARK, PARTITION_METADATA
+from spark_segmentlog.log.closing import Closing
 from spark_segmentlog.log.commit import writing
 from spark_segmentlog.log.file_names import OffsetRange, TopicPartition
 from spark_segmentlog.log.files import LOCAL
@@ -132,7 +132,7 @@ def open_log(
     )
 
 
-class LocalLog:
+class LocalLog(Closing):
     """The partitions of some log directories, open for appending; made by `open_log`.
 
     Any number of threads may use one.
@@ -166,17 +166,6 @@ class LocalLog:
             self._take_marks_away()
             self._locks = stack.pop_all()
         self._flusher = self._start_flusher()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def topics(self) -> list[str]:

@@ -30,6 +30,7 @@ from spark_segmentlog.log.commit import writing
 from spark_segmentlog.log.commit_journal import VERSIONS_FILE_NAME, read_versions
 from spark_segmentlog.log.file_names import TopicPartition, find_topic_partition
 from spark_segmentlog.log.files import LOCAL
+from spark_segmentlog.log.lock import DEFAULT_LOCK_TIMEOUT_MS
 from spark_segmentlog.log.log_directory import LogDirectoryState
 from spark_segmentlog.log.segment import Segment
 from spark_segmentlog.log.segment_files import SegmentFile, sweep_deleted
@@ -38,6 +39,28 @@ from spark_segmentlog.log.targets import INTERNAL_TOPICS, TargetLayout, read_tar
 DEFAULT_FILE_DELETE_DELAY_MS: Final = 60_000
 INTERNAL_TOPIC_PREFIX: Final = "__"
 _MAX_SLEEP_SECONDS: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceConfig:
+    """What both are told.
+
+    Attributes
+    ----------
+    file_delete_delay_ms : int
+        How long ``.deleted`` files stay.
+    wait_for_deletion : bool
+        Whether to wait until they may go; else a later pass takes them.
+    allow_replicated : bool
+        Whether to touch topics that have several replicas in a cluster.
+    lock_timeout_ms : int
+        How long to wait for another writer.
+    """
+
+    file_delete_delay_ms: int = DEFAULT_FILE_DELETE_DELAY_MS
+    wait_for_deletion: bool = False
+    allow_replicated: bool = False
+    lock_timeout_ms: int = DEFAULT_LOCK_TIMEOUT_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +81,11 @@ class PartitionPlace:
     def directory(self) -> str:
         """The partition directory."""
         return os.path.join(self.log_directory, str(self.topic_partition))
+
+    def log_start_offset(self, state: LogDirectoryState, found: Sequence[SegmentFile]) -> int:
+        """Tell where the log starts, by its checkpoint and its segments."""
+        checkpointed = state.log_start_offsets.get(self.topic_partition, 0)
+        return max(checkpointed, found[0].base_offset) if found else checkpointed
 
     def segment(
         self, state: LogDirectoryState, base_offset: int, end_offset_bound: int | None
@@ -96,9 +124,7 @@ class PartitionPlace:
 def maintained(
     log_directories: Sequence[str],
     topics: Sequence[str] | None,
-    *,
-    allow_replicated: bool,
-    lock_timeout_ms: int,
+    config: MaintenanceConfig,
 ) -> Iterator[list[PartitionPlace]]:
     """Hold the locks of log directories and give the partitions of topics in them.
 
@@ -107,10 +133,8 @@ def maintained(
     log_directories : sequence of str
     topics : sequence of str or None
         None for all but a broker's own, ``__*``.
-    allow_replicated : bool
-        Whether topics of several replicas are given too, with their high watermarks.
-    lock_timeout_ms : int
-        How long to wait for another writer.
+    config : MaintenanceConfig
+        Where replicated topics are allowed, they are given with their high watermarks.
 
     Raises
     ------
@@ -119,8 +143,8 @@ def maintained(
     CommitPendingError, RecoveryError
         A commit is open and could not be ended.
     """
-    with writing(log_directories, timeout_ms=lock_timeout_ms) as paths:
-        yield find_places(paths, topics, allow_replicated=allow_replicated)
+    with writing(log_directories, timeout_ms=config.lock_timeout_ms) as paths:
+        yield find_places(paths, topics, allow_replicated=config.allow_replicated)
 
 
 def find_places(
@@ -183,9 +207,10 @@ def announce_change(log_directory: str) -> None:
     files.write_atomically(path, raised.to_bytes())
 
 
-def wait_and_sweep(places: Sequence[PartitionPlace], delay_ms: int) -> None:
-    """Wait until every ``.deleted`` file of the partitions may go, and unlink them."""
-    while True:
+def wait_and_sweep(places: Sequence[PartitionPlace], config: MaintenanceConfig) -> None:
+    """Wait until every ``.deleted`` file of the partitions may go, and unlink them; if asked to."""
+    delay_ms = config.file_delete_delay_ms
+    while config.wait_for_deletion:
         now_ms = time.time_ns() // 1_000_000
         sweeps = [
             sweep_deleted(place.directory, now_ms=now_ms, delay_ms=delay_ms) for place in places

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from spark_segmentlog.log.index_file import IndexFile
 
@@ -21,15 +20,7 @@ MAX_POSITION: Final = 2**63 - 1
 
 
 class OffsetIndex(IndexFile):
-    """Lookups in one `.index`, which is read as far as they need it.
-
-    Parameters
-    ----------
-    file : LogFile or None
-        None where the file is missing: every lookup then finds nothing.
-    base_offset : int
-        That of the segment.
-    """
+    """Lookups in one `.index`."""
 
     entry = ENTRY
 
@@ -44,7 +35,3 @@ class OffsetIndex(IndexFile):
             self._last_slot("position", below_position - 1),
         )
         return 0 if slot < 0 else max(int(self._read(slot, 1)["position"][0]), 0)
-
-    def entries(self) -> npt.NDArray[np.void]:
-        """Read all entries, without the zeros behind them; fields as in the file."""
-        return self._read(0, self.entries_count)

@@ -19,7 +19,7 @@ pass takes the rest of the steps.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -33,7 +33,7 @@ from spark_segmentlog.log.file_names import (
 )
 from spark_segmentlog.log.log_directory import LogDirectoryState
 from spark_segmentlog.log.maintenance import (
-    DEFAULT_FILE_DELETE_DELAY_MS,
+    MaintenanceConfig,
     PartitionPlace,
     find_places,
     maintained,
@@ -44,6 +44,7 @@ from spark_segmentlog.log.producer_survey import survey_producers
 from spark_segmentlog.log.segment import ReadBuffer, Segment
 from spark_segmentlog.log.segment_files import (
     SegmentFile,
+    Sweep,
     finish_replacement,
     list_segment_files,
     mark_segment_deleted,
@@ -73,7 +74,7 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetentionConfig:
+class RetentionConfig(MaintenanceConfig):
     """Topic settings of retention, by Kafka's names and defaults.
 
     Attributes
@@ -82,23 +83,11 @@ class RetentionConfig:
         -1 for no limit.
     cleanup_policy : frozenset of CleanupPolicy
         Without `DELETE`, segments go by the log start offset alone.
-    file_delete_delay_ms : int
-        How long ``.deleted`` files stay.
-    wait_for_deletion : bool
-        Whether to wait until they may go; else a later pass takes them.
-    allow_replicated : bool
-        Whether to touch topics that have several replicas in a cluster.
-    lock_timeout_ms : int
-        How long to wait for another writer.
     """
 
     retention_ms: int = DEFAULT_RETENTION_MS
     retention_bytes: int = NO_LIMIT
     cleanup_policy: frozenset[CleanupPolicy] = frozenset({CleanupPolicy.DELETE})
-    file_delete_delay_ms: int = DEFAULT_FILE_DELETE_DELAY_MS
-    wait_for_deletion: bool = False
-    allow_replicated: bool = False
-    lock_timeout_ms: int = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,12 +151,7 @@ def apply_retention(
     UnknownTopicOrPartitionError
         A topic that is not there.
     """
-    with maintained(
-        log_directories,
-        topics,
-        allow_replicated=config.allow_replicated,
-        lock_timeout_ms=config.lock_timeout_ms,
-    ) as places:
+    with maintained(log_directories, topics, config) as places:
         return apply_retention_to(places, config, now_ms)
 
 
@@ -192,57 +176,70 @@ def apply_retention_to(
 ) -> RetentionReport:
     """Apply retention to partitions whose directories' locks are held."""
     done = tuple(_retain_partition(place, config, now_ms) for place in places)
-    if config.wait_for_deletion:
-        wait_and_sweep(places, config.file_delete_delay_ms)
+    wait_and_sweep(places, config)
     return RetentionReport(partitions=done)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Choice:
+    """The segments of a partition, ascending, and those at the front that go."""
+
+    place: PartitionPlace
+    state: LogDirectoryState
+    segments: Sequence[SegmentFile]
+    log_start_offset: int
+    doomed: Sequence[DeletedSegment]
+
+    def described(self) -> list[Segment]:
+        return self.place.segments(self.state, self.segments)
+
+    def new_start(self, end_offset: Callable[[], int]) -> int:
+        """Tell where the log starts without them; at its end where none is left."""
+        if not self.doomed:
+            return self.log_start_offset
+        kept = self.segments[len(self.doomed) :]
+        return max(self.log_start_offset, kept[0].base_offset if kept else end_offset())
+
+    def report(self, new_start: int, sweep: Sweep) -> PartitionRetention:
+        return PartitionRetention(
+            topic_partition=self.place.topic_partition,
+            directory=self.place.directory,
+            log_start_offset_before=self.log_start_offset,
+            log_start_offset=new_start,
+            deleted_segments=tuple(self.doomed),
+            removed_files=sweep.removed,
+            waiting_files=sweep.waiting,
+        )
 
 
 def _retain_partition(
     place: PartitionPlace, config: RetentionConfig, now_ms: int
 ) -> PartitionRetention:
     finish_replacement(place.directory)
-    segments = list_segment_files(place.directory)
-    state = LogDirectoryState.read(place.log_directory)
-    checkpointed = state.log_start_offsets.get(place.topic_partition, 0)
-    start = max(checkpointed, segments[0].base_offset) if segments else checkpointed
-    doomed: list[DeletedSegment] = []
-    new_start = start
-    if segments:
-        doomed = _Selection(place, state, segments, start, config, now_ms).run()
-        new_start = _delete(place, state, segments, doomed, start)
+    choice = _choose(place, config, now_ms)
+    new_start = _delete(choice)
     sweep = sweep_deleted(place.directory, now_ms=now_ms, delay_ms=config.file_delete_delay_ms)
-    return PartitionRetention(
-        topic_partition=place.topic_partition,
-        directory=place.directory,
-        log_start_offset_before=start,
-        log_start_offset=new_start,
-        deleted_segments=tuple(doomed),
-        removed_files=sweep.removed,
-        waiting_files=sweep.waiting,
-    )
+    return choice.report(new_start, sweep)
 
 
 def _plan_partition(
     place: PartitionPlace, config: RetentionConfig, now_ms: int
 ) -> PartitionRetention:
+    choice = _choose(place, config, now_ms)
+    new_start = choice.new_start(lambda: choice.described()[-1].next_offset())
+    return choice.report(new_start, Sweep(removed=0, waiting=0))
+
+
+def _choose(place: PartitionPlace, config: RetentionConfig, now_ms: int) -> _Choice:
     segments = list_segment_files(place.directory)
     state = LogDirectoryState.read(place.log_directory)
-    checkpointed = state.log_start_offsets.get(place.topic_partition, 0)
-    start = max(checkpointed, segments[0].base_offset) if segments else checkpointed
-    doomed = _Selection(place, state, segments, start, config, now_ms).run() if segments else []
-    new_start = start
-    if doomed and len(doomed) < len(segments):
-        new_start = max(start, segments[len(doomed)].base_offset)
-    elif doomed:
-        new_start = max(start, place.segments(state, segments)[-1].next_offset())
-    return PartitionRetention(
-        topic_partition=place.topic_partition,
-        directory=place.directory,
-        log_start_offset_before=start,
-        log_start_offset=new_start,
-        deleted_segments=tuple(doomed),
-        removed_files=0,
-        waiting_files=0,
+    start = place.log_start_offset(state, segments)
+    return _Choice(
+        place=place,
+        state=state,
+        segments=segments,
+        log_start_offset=start,
+        doomed=_Selection(place, state, segments, start, config, now_ms).run(),
     )
 
 
@@ -353,47 +350,29 @@ def _last_time_entry(segment: Segment) -> tuple[int, int]:
     return entry[0], segment.position_for(entry[1])
 
 
-def _delete(
-    place: PartitionPlace,
-    state: LogDirectoryState,
-    segments: Sequence[SegmentFile],
-    doomed: Sequence[DeletedSegment],
-    start: int,
-) -> int:
+def _delete(choice: _Choice) -> int:
     """Take the steps; gives the log start offset behind them."""
-    if not doomed:
-        return start
-    new_start = max(start, _first_kept_offset(place, state, segments, doomed))
-    raise_log_start_offset(place, new_start)
-    for segment in doomed:
-        mark_segment_deleted(place.directory, segment.base_offset)
-    mark_snapshots_deleted(place.directory, [segment.base_offset for segment in doomed])
-    files.fsync_directory(place.directory)
+    place = choice.place
+    new_start = choice.new_start(lambda: _roll_empty_segment(choice))
+    if choice.doomed:
+        raise_log_start_offset(place, new_start)
+        for segment in choice.doomed:
+            mark_segment_deleted(place.directory, segment.base_offset)
+        mark_snapshots_deleted(place.directory, [it.base_offset for it in choice.doomed])
+        files.fsync_directory(place.directory)
     return new_start
 
 
-def _first_kept_offset(
-    place: PartitionPlace,
-    state: LogDirectoryState,
-    segments: Sequence[SegmentFile],
-    doomed: Sequence[DeletedSegment],
-) -> int:
-    if len(doomed) < len(segments):
-        return segments[len(doomed)].base_offset
-    return _roll_empty_segment(place, state, segments)
-
-
-def _roll_empty_segment(
-    place: PartitionPlace, state: LogDirectoryState, segments: Sequence[SegmentFile]
-) -> int:
+def _roll_empty_segment(choice: _Choice) -> int:
     """Make an empty segment at the log's end, with the producers' state there as its snapshot."""
-    survey = survey_producers(place.segments(state, segments))
-    end_offset = max(survey.next_offset, segments[-1].base_offset)
-    write_snapshot(place.directory, end_offset, survey.states)
+    directory = choice.place.directory
+    survey = survey_producers(choice.described())
+    end_offset = max(survey.next_offset, choice.segments[-1].base_offset)
+    write_snapshot(directory, end_offset, survey.states)
     # The log comes last: a segment without its indexes would be taken for a damaged one.
     for kind in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
-        _create_empty(segment_path(place.directory, end_offset, kind))
-    files.fsync_directory(place.directory)
+        _create_empty(segment_path(directory, end_offset, kind))
+    files.fsync_directory(directory)
     return end_offset
 
 

@@ -12,7 +12,6 @@ import struct
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from spark_segmentlog.log.files import Storage
 from spark_segmentlog.log.index_file import WARM_BYTES, IndexFile, ascends
@@ -46,15 +45,7 @@ def read_largest_timestamp(storage: Storage, path: str) -> int | None:
 
 
 class TimeIndex(IndexFile):
-    """Lookups in one `.timeindex`, which is read as far as they need it.
-
-    Parameters
-    ----------
-    file : LogFile or None
-        None where the file is missing: every lookup then finds nothing.
-    base_offset : int
-        That of the segment.
-    """
+    """Lookups in one `.timeindex`."""
 
     entry = ENTRY
 
@@ -76,10 +67,6 @@ class TimeIndex(IndexFile):
             return None
         slot = self._last_slot("timestamp", timestamp_ms - 1)
         return None if slot < 0 else self._pair(slot)
-
-    def entries(self) -> npt.NDArray[np.void]:
-        """Read all entries, without the zeros behind them; fields as in the file."""
-        return self._read(0, self.entries_count)
 
     def _pair(self, slot: int) -> tuple[int, int]:
         entry = self._read(slot, 1)

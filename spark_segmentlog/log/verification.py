@@ -15,7 +15,7 @@ An index that is sorted and lies is found here, not by reads.
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
@@ -33,6 +33,7 @@ from spark_segmentlog.log.file_names import (
     segment_file_name,
 )
 from spark_segmentlog.log.files import ZERO_CHECK_BYTES, is_zero_from
+from spark_segmentlog.log.index_file import IndexFile
 from spark_segmentlog.log.log_manager import LogManager
 from spark_segmentlog.log.partition_log import PartitionLog
 from spark_segmentlog.log.segment import HeaderWalk, ReadBuffer, Segment
@@ -210,22 +211,36 @@ def check_indexes(survey: SegmentSurvey) -> Iterator[Finding]:
     yield from _limited(_check_time_index(survey))
 
 
-def _check_offset_index(survey: SegmentSurvey) -> Iterator[Finding]:
-    segment = survey.segment
-    path = _index_path(segment, OFFSET_INDEX_SUFFIX)
+def _read_entries(
+    segment: Segment, kind: FindingKind, open_index: Callable[[], IndexFile], price: str
+) -> Generator[Finding, None, npt.NDArray[np.void] | None]:
+    """Read the entries of an index; None where it is missing or malformed, which is then found."""
+    path = _index_path(segment, kind)
     if not segment.storage.exists(path):
         yield Finding(
             kind=FindingKind.MISSING_INDEX,
             path=path,
             topic_partition=segment.topic_partition,
-            detail="no offset index: lookups walk the segment from its start",
+            detail=f"no {kind}: {price}",
         )
+        return None
+    with open_index() as index:
+        if index.is_well_formed(whole=True):
+            return index.entries()
+    yield _index_finding(segment, kind, -1, "entries do not ascend")
+    return None
+
+
+def _check_offset_index(survey: SegmentSurvey) -> Iterator[Finding]:
+    segment = survey.segment
+    entries = yield from _read_entries(
+        segment,
+        FindingKind.OFFSET_INDEX,
+        segment.offset_index,
+        "lookups walk the segment from its start",
+    )
+    if entries is None:
         return
-    with segment.offset_index() as index:
-        if not index.is_well_formed(whole=True):
-            yield _index_finding(segment, FindingKind.OFFSET_INDEX, -1, "entries do not ascend")
-            return
-        entries = index.entries()
     offsets = entries["relative_offset"].astype(np.int64) + segment.base_offset
     positions = entries["position"].astype(np.int64)
     rows = np.searchsorted(survey.positions, positions)
@@ -259,20 +274,14 @@ def _offset_entry_fault(
 
 def _check_time_index(survey: SegmentSurvey) -> Iterator[Finding]:
     segment = survey.segment
-    path = _index_path(segment, TIME_INDEX_SUFFIX)
-    if not segment.storage.exists(path):
-        yield Finding(
-            kind=FindingKind.MISSING_INDEX,
-            path=path,
-            topic_partition=segment.topic_partition,
-            detail="no time index: lookups by time walk the segment from its start",
-        )
+    entries = yield from _read_entries(
+        segment,
+        FindingKind.TIME_INDEX,
+        segment.time_index,
+        "lookups by time walk the segment from its start",
+    )
+    if entries is None:
         return
-    with segment.time_index() as index:
-        if not index.is_well_formed(whole=True):
-            yield _index_finding(segment, FindingKind.TIME_INDEX, -1, "entries do not ascend")
-            return
-        entries = index.entries()
     maxima = np.maximum.accumulate(survey.max_timestamps)
     offsets = entries["relative_offset"].astype(np.int64) + segment.base_offset
     rows = np.searchsorted(survey.last_offsets, offsets)
@@ -419,17 +428,17 @@ def _torn(segment: Segment, valid_bytes: int, file_bytes: int) -> Finding:
 
 
 def _index_finding(segment: Segment, kind: FindingKind, position: int, reason: str) -> Finding:
-    suffix = OFFSET_INDEX_SUFFIX if kind is FindingKind.OFFSET_INDEX else TIME_INDEX_SUFFIX
     return Finding(
         kind=kind,
-        path=_index_path(segment, suffix),
+        path=_index_path(segment, kind),
         topic_partition=segment.topic_partition,
         position=position,
         detail=reason,
     )
 
 
-def _index_path(segment: Segment, suffix: str) -> str:
+def _index_path(segment: Segment, kind: FindingKind) -> str:
+    suffix = OFFSET_INDEX_SUFFIX if kind is FindingKind.OFFSET_INDEX else TIME_INDEX_SUFFIX
     return f"{segment.directory}/{segment_file_name(segment.base_offset, suffix)}{segment.suffix}"
 
 
