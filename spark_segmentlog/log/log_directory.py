@@ -74,6 +74,13 @@ class LogDirectoryState:
         return None if caps is None else caps.get(topic_partition)
 
 
+def are_unchanged(states: Mapping[str, LogDirectoryState], storages: Mapping[str, Storage]) -> bool:
+    """Tell whether no commit began or ended in log directories since their states were read."""
+    return all(
+        state.commit_state == commit_state(path, storages[path]) for path, state in states.items()
+    )
+
+
 def commit_state(path: str, storage: Storage) -> CommitState:
     """Read the state of commits; other file systems than the local one are never written to."""
     return read_commit_state(path) if storage == LOCAL else NOTHING_COMMITTED

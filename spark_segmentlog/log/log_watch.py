@@ -16,12 +16,12 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from spark_segmentlog.errors import CorruptRecordError, EmptyLogDirectoryError, SegmentLogError
+from spark_segmentlog.errors import CorruptRecordError, SegmentLogError
 from spark_segmentlog.log import checkpoints
 from spark_segmentlog.log.commit_journal import COMMIT_DIRECTORY_NAME, VERSIONS_FILE_NAME
 from spark_segmentlog.log.file_names import (
@@ -31,23 +31,21 @@ from spark_segmentlog.log.file_names import (
     STRAY_DIRECTORY_SUFFIX,
     TopicPartition,
 )
-from spark_segmentlog.log.files import LOCAL, Storage, _LocalStorage, resolve_storage
-from spark_segmentlog.log.log_directory import LogDirectoryState, commit_state
+from spark_segmentlog.log.files import LOCAL, LogFile, Storage
+from spark_segmentlog.log.log_directory import LogDirectoryState, are_unchanged, commit_state
 from spark_segmentlog.log.log_manager import (
     LISTING_ATTEMPTS,
-    _are_unchanged,
-    _expand,
-    _in_parallel,
-    _PartitionPlace,
-    _PathResolver,
-    choose_replica,
+    choose_replicas,
+    in_parallel,
+    open_found,
 )
-from spark_segmentlog.log.partition_listing import list_partition
+from spark_segmentlog.log.partition_listing import PartitionListing, list_partition
 from spark_segmentlog.log.partition_log import PartitionLog, SegmentList
-from spark_segmentlog.log.segment import HeaderWalk, ReadBuffer, Segment
+from spark_segmentlog.log.path_resolver import FolderReader, FoundPartition, PathResolver
+from spark_segmentlog.log.segment import PROBE_BYTES, HeaderWalk, ReadBuffer, Segment
 from spark_segmentlog.log.transactions import OpenTransactions
 from spark_segmentlog.record._types import Int64s
-from spark_segmentlog.record.header_table import HeaderTable
+from spark_segmentlog.record.header_table import HeaderTable, StopReason, scan_headers
 
 SETTLED_NS: Final = 2_000_000_000
 TAIL_ATTEMPTS: Final = 4
@@ -127,16 +125,6 @@ class _Memo:
         self._used.clear()
 
 
-@dataclass(frozen=True, slots=True)
-class _RememberingStorage(_LocalStorage):
-    """The local disk, its folders listed again only when they changed."""
-
-    memo: _Memo = field(default_factory=_Memo, compare=False)
-
-    def list_directories(self, path: str) -> tuple[list[str], list[str]]:
-        return self.memo.get(path, "names", lambda: _LocalStorage.list_directories(self, path))
-
-
 @dataclass(slots=True)
 class _Tail:
     """How far the last segment of a partition directory has been walked."""
@@ -213,22 +201,23 @@ class LogWatch:
         )
 
     def _look_once(self) -> dict[TopicPartition, WatchedPartitionLog] | None:
-        resolver = _WatchingResolver(self._filesystem, self._memo, self._log_directories)
+        reader = _WatchingReader(self._memo, self._log_directories)
+        resolver = PathResolver(self._filesystem, reader=reader)
         states = resolver.resolve(self._paths)
         places = resolver.places
         logs = [self._open(place, states[place.log_directory]) for place in places]
-        _in_parallel(lambda log: log.log_end_offset, [it for it in logs if it.is_unknown])
+        in_parallel(lambda log: log.log_end_offset, [it for it in logs if it.is_unknown])
         for log in logs:
             _ = log.log_end_offset
-        if not _are_unchanged(states, resolver.storages):
+        if not are_unchanged(states, resolver.storages):
             return None
         self._memo.forget_unused()
         self._log_directories.update(states)
         for directory in self._tails.keys() - {place.directory for place in places}:
             del self._tails[directory]
-        return _chosen(logs)
+        return choose_replicas(logs)
 
-    def _open(self, place: _PartitionPlace, state: LogDirectoryState) -> WatchedPartitionLog:
+    def _open(self, place: FoundPartition, state: LogDirectoryState) -> WatchedPartitionLog:
         storage, directory = place.storage, place.directory
         if storage == LOCAL:
             topic_id, listing = self._memo.get(
@@ -240,14 +229,7 @@ class LogWatch:
         else:
             topic_id, listing = _read_directory(storage, directory)
             tail = _Tail(topic_id)
-        log = WatchedPartitionLog(
-            place.topic_partition,
-            directory,
-            state=state,
-            listing=listing if place.base_offsets is None else listing.only(place.base_offsets),
-            all_base_offsets=listing.base_offsets,
-            storage=storage,
-        )
+        log = open_found(WatchedPartitionLog, place, state, listing)
         log.skip_corrupt = self._skip_corrupt
         log.check_crcs = self._check_crcs
         log.topic_id = topic_id
@@ -321,14 +303,15 @@ class WatchedPartitionLog(PartitionLog):
         buffer = ReadBuffer()
         segments = self.segments_between(start_offset, self.log_end_offset)
         for segment in segments.reaching_timestamp(timestamp_ms):
-            found = self._first_at_or_after(segment, timestamp_ms, buffer)
+            found = self.first_at_or_after(segment, timestamp_ms, buffer)
             if found is not None:
                 return found[0]
         return None
 
-    def _next_offset(self) -> int:
+    def find_next_offset(self) -> int:
+        """Find the end, from where the last look has found it."""
         if self.storage != LOCAL:
-            return super()._next_offset()
+            return super().find_next_offset()
         if len(self.base_offsets) == 0:
             return 0
         segment, tail = self.segments[-1], self.tail
@@ -368,10 +351,8 @@ class WatchedPartitionLog(PartitionLog):
         buffer = ReadBuffer()
         with segment.open_log() as file:
             end = tail.position or segment.position_for(MAX_OFFSET, file), tail.next_offset
-            walk = _LiveWalk(segment, file, end[0], buffer, self.skip_corrupt, None)
-            walk.is_settled = is_settled
             before, last = end, None
-            for table in walk:
+            for table in _live_tables(segment, file, end[0], buffer, is_settled, self.skip_corrupt):
                 before = _before_last(table, end)
                 end = table.end_position, int(table.last_offset[-1]) + 1
                 last = table.select(np.array([len(table) - 1]))
@@ -380,8 +361,8 @@ class WatchedPartitionLog(PartitionLog):
         tail.signature, tail.is_settled = signature, is_settled
         tail.position, tail.next_offset = end
 
-    @cached_property
-    def _last_stable_offset(self) -> int:
+    def find_last_stable_offset(self) -> int:
+        """Find the last stable offset, from what was open where the last look has found the end."""
         tail, end_offset = self.tail, self.log_end_offset
         known = tail.open_transactions
         if known is not None and self.log_start_offset <= tail.transactions_end <= end_offset:
@@ -389,8 +370,7 @@ class WatchedPartitionLog(PartitionLog):
         else:
             found = self.open_transactions(end_offset)
         tail.open_transactions, tail.transactions_end = found, end_offset
-        first = min(found.first_offsets.values(), default=end_offset)
-        return max(min(first, end_offset), self.log_start_offset)
+        return self.stable_offset_of(found)
 
     def _sizes_bytes(self, segments: SegmentList) -> Int64s:
         """Measure segments, those that are closed once; 0 for one that has gone since the look."""
@@ -408,90 +388,37 @@ class WatchedPartitionLog(PartitionLog):
         return np.array([known.get(it, 0) for it in base_offsets], np.int64)
 
 
-class _LiveWalk(HeaderWalk):
-    """A walk to the end of a file that may be written at this moment: half a batch is its end."""
+class _WatchingReader(FolderReader):
+    """Reads of the local disk's folders only what changed."""
 
-    is_settled = False
-
-    def _after_incomplete(self, table: HeaderTable, is_end_of_file: bool) -> int:
-        is_torn = table.needed_bytes > self._file.size() - self.position or (
-            is_end_of_file and table.needed_bytes == 0
-        )
-        if is_torn and not self.is_settled:
-            return -1
-        return super()._after_incomplete(table, is_end_of_file)
-
-
-class _WatchingResolver(_PathResolver):
-    """Finds partition directories, and reads of the log directories only what changed."""
-
-    def __init__(self, filesystem: Any, memo: _Memo, log_directories: Collection[str]) -> None:
-        super().__init__(filesystem, include_deleted=False)
+    def __init__(self, memo: _Memo, log_directories: Collection[str]) -> None:
         self._memo = memo
         self._log_directories = log_directories
-        self._storage = _RememberingStorage(memo)
 
-    def resolve(self, paths: Sequence[str]) -> dict[str, LogDirectoryState]:
-        for path in paths:
-            storage, inner = resolve_storage(path, self._filesystem)
-            if storage == LOCAL:
-                storage = self._storage
-            for expanded in _expand(storage, inner):
-                self._resolve_one(storage, expanded)
-        return self._states
+    def list_directories(self, storage: Storage, path: str) -> tuple[list[str], list[str]]:
+        if storage != LOCAL:
+            return super().list_directories(storage, path)
+        return self._memo.get(path, "names", lambda: storage.list_directories(path))
 
-    def _resolve_directory(self, storage: Storage, path: str) -> None:
-        try:
-            super()._resolve_directory(storage, path)
-        except EmptyLogDirectoryError:
-            real_path = storage.real_path(path)
-            is_known = real_path in self._log_directories
-            if not is_known and not _may_get_partitions(*storage.list_directories(path)):
-                raise
-            self._read_state(storage, real_path)
+    def read_state(self, log_directory: str, storage: Storage) -> LogDirectoryState:
+        if storage != LOCAL:
+            return super().read_state(log_directory, storage)
+        state = self._memo.get(
+            log_directory, "state", lambda: LogDirectoryState.read(log_directory, storage)
+        )
+        return replace(state, commit_state=commit_state(log_directory, storage))
 
-    def _read_state(self, storage: Storage, log_directory: str) -> None:
-        if storage is not self._storage:
-            super()._read_state(storage, log_directory)
-        elif log_directory not in self._states:
-            state = self._memo.get(
-                log_directory, "state", lambda: LogDirectoryState.read(log_directory, LOCAL)
-            )
-            self._states[log_directory] = replace(
-                state, commit_state=commit_state(log_directory, LOCAL)
-            )
-            self.storages[log_directory] = LOCAL
-
-    def _add(
-        self,
-        topic_partition: TopicPartition,
-        directory: str,
-        log_directory: str,
-        storage: Storage,
-        base_offset: int | None = None,
-    ) -> None:
-        plain = LOCAL if storage is self._storage else storage
-        super()._add(topic_partition, directory, log_directory, plain, base_offset)
+    def awaits_partitions(
+        self, path: str, directories: Sequence[str], others: Sequence[str]
+    ) -> bool:
+        return path in self._log_directories or _may_get_partitions(directories, others)
 
 
-def _read_directory(storage: Storage, directory: str) -> tuple[str | None, Any]:
+def _read_directory(storage: Storage, directory: str) -> tuple[str | None, PartitionListing]:
     """Read the topic id and the listing of a partition directory."""
     metadata = checkpoints.read_partition_metadata(storage, directory)
     listing = list_partition(storage, directory)
     return None if metadata is None else metadata.topic_id, listing
-
-
-def _chosen(logs: Sequence[WatchedPartitionLog]) -> dict[TopicPartition, WatchedPartitionLog]:
-    replicas: dict[TopicPartition, list[WatchedPartitionLog]] = {}
-    for log in logs:
-        replicas.setdefault(log.topic_partition, []).append(log)
-    chosen = {}
-    for topic_partition in sorted(replicas):
-        group = replicas[topic_partition]
-        serving = group[0] if len(group) == 1 else choose_replica(group)
-        assert isinstance(serving, WatchedPartitionLog)
-        chosen[topic_partition] = serving
-    return chosen
 
 
 def _may_get_partitions(directories: Sequence[str], others: Sequence[str]) -> bool:
@@ -500,6 +427,32 @@ def _may_get_partitions(directories: Sequence[str], others: Sequence[str]) -> bo
         return True
     is_moving = any(name.endswith(MOVING_DIRECTORY_SUFFIXES) for name in directories)
     return is_moving or not LOG_DIRECTORY_FILES.isdisjoint(others)
+
+
+def _live_tables(
+    segment: Segment,
+    file: LogFile,
+    position: int,
+    buffer: ReadBuffer,
+    is_settled: bool,
+    skip_corrupt: bool,
+) -> Iterator[HeaderTable]:
+    """Walk to the end of a file that may be written at this moment: half a batch is its end."""
+    if not is_settled and _is_half_written(file, position):
+        return
+    for table in HeaderWalk(segment, file, position, buffer, skip_corrupt, None):
+        yield table
+        if not is_settled and _is_half_written(file, table.end_position):
+            return
+
+
+def _is_half_written(file: LogFile, position: int) -> bool:
+    """Tell whether the file ends within the batch at a position."""
+    rest = file.size() - position
+    start = np.frombuffer(file.read_at(position, PROBE_BYTES), np.uint8)
+    probed = scan_headers(start, 0, len(start), file_position=position)
+    is_cut_off = probed.needed_bytes > rest or probed.needed_bytes == 0
+    return len(probed) == 0 and probed.stop is StopReason.INCOMPLETE and is_cut_off
 
 
 def _before_last(table: HeaderTable, before: tuple[int, int]) -> tuple[int, int]:

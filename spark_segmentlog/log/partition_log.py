@@ -309,7 +309,7 @@ class PartitionLog:
         cap = self._cap
         if cap is not None:
             return cap[1]
-        return max(self._resolved(self._next_offset), self.log_start_offset)
+        return max(self._resolved(self.find_next_offset), self.log_start_offset)
 
     @property
     def high_watermark(self) -> int | None:
@@ -331,14 +331,19 @@ class PartitionLog:
 
     @cached_property
     def _last_stable_offset(self) -> int:
-        return self._resolved(self._find_last_stable_offset)
+        return self._resolved(self.find_last_stable_offset)
 
-    def _find_last_stable_offset(self) -> int:
-        open_transactions = self.open_transactions(self.log_end_offset)
+    def find_last_stable_offset(self) -> int:
+        """Find what `last_stable_offset` gives, which asks once."""
+        return self.stable_offset_of(self.open_transactions(self.log_end_offset))
+
+    def stable_offset_of(self, open_transactions: OpenTransactions) -> int:
+        """Give the last stable offset where these transactions are open at the log's end."""
         first = min(open_transactions.first_offsets.values(), default=self.log_end_offset)
         return max(min(first, self.log_end_offset), self.log_start_offset)
 
-    def _next_offset(self) -> int:
+    def find_next_offset(self) -> int:
+        """Find the offset behind the last batch of the last segment; `log_end_offset` asks once."""
         if len(self.base_offsets) == 0:
             return 0
         segment = self.segments[-1]
@@ -560,14 +565,15 @@ class PartitionLog:
             largest = read_largest_timestamp(self.storage, path) if trusted[index] else None
             if largest is not None and largest < timestamp_ms:
                 continue
-            found = self._first_at_or_after(segments[index], timestamp_ms, buffer)
+            found = self.first_at_or_after(segments[index], timestamp_ms, buffer)
             if found is not None:
                 return found
         return None
 
-    def _first_at_or_after(
+    def first_at_or_after(
         self, segment: Segment, timestamp_ms: int, buffer: ReadBuffer
     ) -> tuple[int, int] | None:
+        """Find the first (offset, timestamp) of one segment at or above a time, within the log."""
         start_offset = max(self.log_start_offset, segment.offset_below_timestamp(timestamp_ms))
         end_offset = self.log_end_offset
         if segment.end_offset_bound is not None:

@@ -297,7 +297,6 @@ def _states(monkeypatch, *states: CommitState) -> list[CommitState]:
         return left.pop(0) if len(left) > 1 else left[0]
 
     monkeypatch.setattr(log_directory, "commit_state", read)
-    monkeypatch.setattr(log_manager, "commit_state", read)
     return left
 
 

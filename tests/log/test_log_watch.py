@@ -30,6 +30,7 @@ from spark_segmentlog.log.commit_journal import (
 from spark_segmentlog.log.file_names import TopicPartition
 from spark_segmentlog.log.log_manager import LogManager
 from spark_segmentlog.log.log_watch import LogWatch, WatchedPartitionLog
+from spark_segmentlog.log.segment import FIRST_READ_BYTES
 from spark_segmentlog.testing.builder import (
     ABORT,
     ATTRIBUTE_TRANSACTIONAL,
@@ -152,6 +153,27 @@ def test_a_torn_batch_whose_value_holds_a_batch_is_no_error_while_it_is_written(
     whole = v2_batch([RecordSpec(value=batch(50, 4) + bytes(500))], base_offset=3)
     append(directory, whole[:-100])
     assert ends(watch) == {"t-0": 3}
+
+
+@pytest.mark.parametrize("before_end", [0, 1, 16, 17, 60, 61, 300])
+def test_a_torn_batch_at_the_end_of_a_piece_of_the_file_ends_the_log(
+    tmp_path: Path, before_end: int
+) -> None:
+    first = batch(0)
+    rest = FIRST_READ_BYTES - before_end - len(first) - len(batch(1, size=100_000))
+    filling = batch(1, size=100_000 + rest)
+    assert len(first) + len(filling) == FIRST_READ_BYTES - before_end
+    log = LogBuilder(tmp_path)
+    directory = log.partition("t", 0, [SegmentSpec([first, filling], index=False)])
+    torn = v2_batch([RecordSpec(value=batch(50, 4) + bytes(500))], base_offset=2)
+    known = LogWatch([str(tmp_path)])
+    assert ends(known) == {"t-0": 2}
+    for cut in (1, 17, 61, len(torn) - 100):
+        os.truncate(directory / segment_file_name(0), len(first) + len(filling))
+        append(directory, torn[:cut])
+        assert ends(known) == ends(LogWatch([str(tmp_path)])) == {"t-0": 2}, cut
+    append(directory, torn[-100:])
+    assert ends(known) == ends(LogWatch([str(tmp_path)])) == {"t-0": 3}
 
 
 def test_zeros_of_a_preallocated_file_are_filled_batch_by_batch(tmp_path: Path) -> None:
