@@ -545,8 +545,8 @@ OPTIONS: Final = (
     Option(
         "batch.size",
         _size(1, MAX_INT),
-        65536,
-        "65536",
+        131072,
+        "131072",
         _WRITES,
         "target bytes of a record batch before compression",
     ),

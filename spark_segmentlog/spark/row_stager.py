@@ -162,6 +162,8 @@ class _TopicRows:
         explicit = _take(arrow_batch, self._columns.partition, rows)
         if explicit is not None:
             self._check_explicit(explicit, rows + first_row)
+        if self._partition_count == 1 and self._slots[0] != _NO_SLOT:
+            return np.full(len(rows), self._slots[0])
         partitions = assign_partitions(
             _take(arrow_batch, self._columns.key, rows),
             explicit,

@@ -63,6 +63,7 @@ from spark_segmentlog.spark.stream_planning import (
     plan_ranges,
     to_json,
 )
+from spark_segmentlog.spark.worker_heap import freeze_worker_heap
 
 GONE_ATTEMPTS: Final = 3
 GONE_PAUSE_SECONDS: Final = 0.1
@@ -159,7 +160,8 @@ class SegmentLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the rows of one task."""
         assert isinstance(partition, StreamSplit)
-        return read_stream_split(partition, self._request)
+        yield from read_stream_split(partition, self._request)
+        freeze_worker_heap("read")
 
     def commit(self, end: Mapping[str, Mapping[str, int]]) -> None:
         """Do nothing: a reader deletes nothing."""
