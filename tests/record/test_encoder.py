@@ -123,10 +123,10 @@ def test_no_batch_of_several_records_is_above_the_target() -> None:
 
 
 def test_default_batch_size_holds_hundreds_of_usual_records() -> None:
-    records = [RecordSpec(key=b"k" * 16, value=b"v" * 100)] * 2000
+    records = [RecordSpec(key=b"k" * 16, value=b"v" * 100)] * 4000
     encoded = RecordBatchEncoder().encode(arrow_batch(records))
-    assert encoded.sizes_bytes.max() <= DEFAULT_BATCH_SIZE_BYTES == 65536
-    assert encoded.record_counts.max() > 400
+    assert encoded.sizes_bytes.max() <= DEFAULT_BATCH_SIZE_BYTES == 131072
+    assert encoded.record_counts.max() > 900
 
 
 def test_batch_ends_before_it_exceeds_max_message_bytes() -> None:
