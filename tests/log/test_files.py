@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import pickle
 
+import fsspec
 import numpy as np
 import pytest
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
+from spark_segmentlog import read_arrow
 from spark_segmentlog.errors import LogPathNotFoundError, LogPermissionError
 from spark_segmentlog.log import files
 from spark_segmentlog.log.files import LOCAL, is_zero_from, resolve_storage
 from spark_segmentlog.log.log_manager import LogManager
 from spark_segmentlog.log.partition_log import scan_segments
-from spark_segmentlog.testing.builder import LogBuilder, SegmentSpec
+from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, SegmentSpec, v2_batch
 from tests.log.reading import batch, column, offsets, scan_options
 
 
@@ -144,3 +146,15 @@ def test_relative_paths_are_read_from_wherever_the_task_runs(tmp_path, monkeypat
     monkeypatch.chdir("/")
     assert os.path.isabs(segments[0].log_path)
     assert column(scan_segments(segments, scan_options()), "offset") == [0, 1, 2]
+
+
+@pytest.mark.parametrize("path", ["memory://logs", "memory:///logs/t-0", "memory://logs/t-*/*.log"])
+def test_registered_fsspec_schemes_are_read(path, tmp_path):
+    batches = [v2_batch([RecordSpec(value=b"v")] * 3), v2_batch([RecordSpec()], base_offset=3)]
+    LogBuilder(tmp_path).partition("t", 0, [[batch] for batch in batches])
+    memory = fsspec.filesystem("memory")
+    memory.put(str(tmp_path), "/logs", recursive=True)
+    try:
+        assert read_arrow(path).read_all()["offset"].to_pylist() == [0, 1, 2, 3]
+    finally:
+        memory.rm("/logs", recursive=True)
