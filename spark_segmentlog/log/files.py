@@ -388,7 +388,7 @@ def _remote_storage(uri: str) -> tuple[Storage, str]:
 
 def _fsspec_filesystem(uri: str) -> tuple[Any, str]:
     try:
-        import fsspec  # type: ignore[import-not-found, unused-ignore]
+        import fsspec
 
         filesystem, path = fsspec.core.url_to_fs(uri)
     except (ImportError, ValueError) as error:
