@@ -43,7 +43,7 @@ STAGED_NAME: Final = re.compile(
 )
 STAGED_MAX_AGE_SECONDS: Final = 7 * 24 * 60 * 60
 DEFAULT_BUFFER_BYTES: Final = 64 * 1024 * 1024
-MIN_BUFFER_BYTES: Final = 4 * 1024 * 1024
+MIN_BUFFER_BYTES: Final = 2 * 1024 * 1024
 PARTITION_BUFFER_BYTES: Final = 1024 * 1024
 # What the encoder keeps of a row besides its bytes: its place, its lengths, its time.
 ROW_OVERHEAD_BYTES: Final = 64
