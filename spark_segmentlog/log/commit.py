@@ -18,7 +18,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -40,6 +39,7 @@ from spark_segmentlog.log.commit_plan import PlacedExtent, PlannedPartition, pla
 from spark_segmentlog.log.file_names import OffsetRange, TopicPartition
 from spark_segmentlog.log.lock import DEFAULT_LOCK_TIMEOUT_MS, locked
 from spark_segmentlog.log.log_directory import LogDirectoryState
+from spark_segmentlog.log.parallel import in_parallel
 from spark_segmentlog.log.partition_tail import (
     PartitionTail,
     absent_partition_tail,
@@ -65,7 +65,6 @@ from spark_segmentlog.log.staging import (
 from spark_segmentlog.log.targets import TargetLayout, read_target_layout
 
 RESERVED_MARGIN_BYTES: Final = 64 * 1024
-STAMPING_THREADS: Final = 4
 
 _log = logging.getLogger(__name__)
 
@@ -369,24 +368,20 @@ def _stamp(
     """Write final offsets into the staged files, in the order in which they were dealt out."""
     by_path = {place.file.path: place for place in places}
     offsets = {key: iter(partition.base_offsets) for key, partition in planned.items()}
-    stamped, base_offsets, leader_epochs = [], [], []
+    dealt: list[tuple[StagedPlace, list[int], list[int]]] = []
     for write in sorted(request.staged, key=lambda write: write.task_id):
         for file in write.files:
             place = by_path[file.path]
             keys = [write.topic_partitions[extent.slot] for extent in place.extents]
-            stamped.append(place)
-            base_offsets.append([next(offsets[key]) for key in keys])
-            leader_epochs.append([planned[key].plan.leader_epoch for key in keys])
+            base_offsets = [next(offsets[key]) for key in keys]
+            dealt.append((place, base_offsets, [planned[key].plan.leader_epoch for key in keys]))
     known: dict[tuple[str, int], BatchExtents] = {}
-    # Most of it is waiting for the disk.
-    with ThreadPoolExecutor(STAMPING_THREADS, "segmentlog-stamp") as pool:
-        for place, batches in zip(
-            stamped, pool.map(stamp_offsets, stamped, base_offsets, leader_epochs), strict=True
-        ):
-            sizes = [extent.size_bytes for extent in place.extents]
-            positions = accumulate([0, *sizes[:-1]])
-            for position, extent in zip(positions, batches, strict=False):
-                known[place.file.path, position] = extent
+    stamped = in_parallel(lambda it: stamp_offsets(*it), dealt)
+    for (place, _, _), batches in zip(dealt, stamped, strict=True):
+        sizes = [extent.size_bytes for extent in place.extents]
+        positions = accumulate([0, *sizes[:-1]])
+        for position, extent in zip(positions, batches, strict=False):
+            known[place.file.path, position] = extent
     return known
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -23,15 +22,13 @@ from spark_segmentlog.errors import (
 from spark_segmentlog.log import checkpoints
 from spark_segmentlog.log.file_names import TopicPartition
 from spark_segmentlog.log.log_directory import LogDirectoryState, are_unchanged
+from spark_segmentlog.log.parallel import in_parallel
 from spark_segmentlog.log.partition_listing import PartitionListing, list_partition
 from spark_segmentlog.log.partition_log import PartitionLog
 from spark_segmentlog.log.path_resolver import FoundPartition, PathResolver
 
 LISTING_ATTEMPTS: Final = 100
-LOADING_THREADS: Final = 8
 
-_T = TypeVar("_T")
-_R = TypeVar("_R")
 _Log = TypeVar("_Log", bound=PartitionLog)
 _log = logging.getLogger(__name__)
 
@@ -269,11 +266,3 @@ def divergence_offset(replica: PartitionLog, leader: PartitionLog) -> int:
 def _rank(log: PartitionLog) -> tuple[int, int, int]:
     epochs = log.leader_epochs
     return (epochs[-1].epoch if epochs else -1, log.log_end_offset, -log.log_start_offset)
-
-
-def in_parallel(function: Callable[[_T], _R], items: Sequence[_T]) -> list[_R]:
-    """Call a function on each item, by a few threads: for what waits for the disk."""
-    if len(items) <= 1:
-        return [function(item) for item in items]
-    with ThreadPoolExecutor(min(LOADING_THREADS, len(items))) as pool:
-        return list(pool.map(function, items))

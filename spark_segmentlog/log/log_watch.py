@@ -36,9 +36,9 @@ from spark_segmentlog.log.log_directory import LogDirectoryState, are_unchanged,
 from spark_segmentlog.log.log_manager import (
     LISTING_ATTEMPTS,
     choose_replicas,
-    in_parallel,
     open_found,
 )
+from spark_segmentlog.log.parallel import in_parallel
 from spark_segmentlog.log.partition_listing import PartitionListing, list_partition
 from spark_segmentlog.log.partition_log import PartitionLog, SegmentList
 from spark_segmentlog.log.path_resolver import FolderReader, FoundPartition, PathResolver

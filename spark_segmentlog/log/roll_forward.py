@@ -345,13 +345,13 @@ def _write_checkpoints(journal: Journal) -> None:
     """Write log start offsets that moved, and high watermarks where a broker keeps them."""
     for directory in journal.log_directories:
         plans = [plan for plan in journal.partitions if plan.log_directory == directory]
-        starts = read_offset_checkpoint(LOCAL, directory, LOG_START_OFFSET_CHECKPOINT) or {}
         moved = {
             plan.topic_partition: plan.start_after
             for plan in plans
             if plan.start_after != (plan.start_before or 0)
         }
         if moved:
+            starts = read_offset_checkpoint(LOCAL, directory, LOG_START_OFFSET_CHECKPOINT) or {}
             _write_checkpoint(directory, LOG_START_OFFSET_CHECKPOINT, {**starts, **moved})
         marks = read_offset_checkpoint(LOCAL, directory, HIGH_WATERMARK_CHECKPOINT)
         if marks is not None and plans:

@@ -739,7 +739,8 @@ class SegmentScanner:
                         choice = _without_aborted(choice, table, find_aborted())
                     if self.options.check_crcs and choice.unread.any():
                         self._check_unread(walk, piece, choice.unread)
-                    yield from self._decode(walk, piece, choice.selected)
+                    if choice.selected.any():
+                        yield from self._decode(walk, piece, choice.selected)
                     next_offset = min(int(table.last_offset[-1]) + 1, end_offset)
                     self.next_offset = max(self.next_offset, next_offset)
                     if is_last(table):

@@ -308,7 +308,5 @@ def murmur2_partitions(
     """Choose the partition of every row that has a key and no partition yet (-1)."""
     for row in range(len(lengths)):
         if partitions[row] < 0 and lengths[row] >= 0:
-            positive = np.uint32(0)
-            if partition_count > 1:
-                positive = murmur2_bytes(data, starts[row], lengths[row]) & np.uint32(0x7FFFFFFF)
+            positive = murmur2_bytes(data, starts[row], lengths[row]) & np.uint32(0x7FFFFFFF)
             partitions[row] = np.int64(positive) % partition_count

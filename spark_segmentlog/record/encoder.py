@@ -43,9 +43,9 @@ from spark_segmentlog.record.layout import (
     Codec,
 )
 
-# Measured with 16-byte keys and 100-byte values: larger batches are at most a tenth faster to write
-# and 2 % smaller, while the reader of one record has to take a whole batch; at 16 KiB zstd costs
-# half as much again.
+# Measured with 16-byte keys and 100-byte values: a commit stamps each batch, so that 64 KiB take
+# nearly twice as long as 128; larger ones gain no more that shows in a whole write, while the
+# reader of one record has to take a whole batch.
 DEFAULT_BATCH_SIZE_BYTES = 128 * 1024
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 MAX_INT32 = 0x7FFFFFFF
