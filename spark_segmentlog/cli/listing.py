@@ -16,8 +16,7 @@ from spark_segmentlog.cli.arguments import (
 )
 from spark_segmentlog.cli.output import Column, OutputFormat, print_rows
 from spark_segmentlog.errors import CorruptRecordError
-from spark_segmentlog.log.file_names import DELETE_DIRECTORY_SUFFIX
-from spark_segmentlog.log.maintenance import INTERNAL_TOPIC_PREFIX
+from spark_segmentlog.log.file_names import DELETE_DIRECTORY_SUFFIX, INTERNAL_TOPIC_PREFIX
 from spark_segmentlog.log.partition_log import PartitionLog
 from spark_segmentlog.log.retention import largest_timestamp
 from spark_segmentlog.log.segment import ReadBuffer, Segment

@@ -21,13 +21,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from spark_segmentlog.errors import UnsafeTargetError
-from spark_segmentlog.log.file_names import TopicPartition, find_base_offset
+from spark_segmentlog.log.file_names import METADATA_TOPIC, TopicPartition, find_base_offset
 from spark_segmentlog.log.files import LOCAL
 from spark_segmentlog.log.segment import HeaderWalk, ReadBuffer, Segment
 from spark_segmentlog.record.batch import iterate_records
 from spark_segmentlog.record.varint import MAX_VARINT_BYTES
 
-METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_PARTITION: Final = TopicPartition(METADATA_TOPIC, 0)
 SNAPSHOT_NAME: Final = re.compile(r"(?P<end_offset>\d{20})-\d{10}\.checkpoint")
 FRAME_VERSION: Final = 1

@@ -37,7 +37,7 @@ from spark_segmentlog.log.appender import FlushConfig, PartitionAppender
 from spark_segmentlog.log.checkpoints import CLEAN_SHUTDOWN_MARK, PARTITION_METADATA
 from spark_segmentlog.log.closing import Closing
 from spark_segmentlog.log.commit import writing
-from spark_segmentlog.log.file_names import OffsetRange, TopicPartition
+from spark_segmentlog.log.file_names import INTERNAL_TOPICS, OffsetRange, TopicPartition
 from spark_segmentlog.log.files import LOCAL
 from spark_segmentlog.log.lock import DEFAULT_LOCK_TIMEOUT_MS
 from spark_segmentlog.log.log_directory import LogDirectoryState
@@ -279,7 +279,10 @@ class LocalLog(Closing):
 
     def log_end_offset(self, topic: str, partition: int) -> int:
         """Offset behind the last record of a partition."""
-        return self._appender(TopicPartition(topic, partition)).log_end_offset
+        topic_partition = TopicPartition(topic, partition)
+        if topic in INTERNAL_TOPICS:
+            return self._partition_log(topic_partition).log_end_offset
+        return self._appender(topic_partition).log_end_offset
 
     def flush(self) -> None:
         """Make all that was appended last."""
@@ -353,8 +356,9 @@ class LocalLog(Closing):
             raise UnknownTopicOrPartitionError(
                 f"partition {topic_partition} is in none of {list(layout.log_directories)}"
             )
-        # Its tail may be torn, which is mended before anyone reads.
-        self._appender(topic_partition)
+        # Its tail may be torn, which is mended before anyone reads; a broker's own it mends itself.
+        if topic_partition.topic not in INTERNAL_TOPICS:
+            self._appender(topic_partition)
         log_directory = layout.directory_of(topic_partition)
         return PartitionLog.open(os.path.join(log_directory, str(topic_partition)))
 

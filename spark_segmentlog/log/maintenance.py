@@ -28,16 +28,20 @@ from spark_segmentlog.log.checkpoints import (
 )
 from spark_segmentlog.log.commit import writing
 from spark_segmentlog.log.commit_journal import VERSIONS_FILE_NAME, read_versions
-from spark_segmentlog.log.file_names import TopicPartition, find_topic_partition
+from spark_segmentlog.log.file_names import (
+    INTERNAL_TOPIC_PREFIX,
+    INTERNAL_TOPICS,
+    TopicPartition,
+    find_topic_partition,
+)
 from spark_segmentlog.log.files import LOCAL
 from spark_segmentlog.log.lock import DEFAULT_LOCK_TIMEOUT_MS
 from spark_segmentlog.log.log_directory import LogDirectoryState
 from spark_segmentlog.log.segment import Segment
 from spark_segmentlog.log.segment_files import SegmentFile, sweep_deleted
-from spark_segmentlog.log.targets import INTERNAL_TOPICS, TargetLayout, read_target_layout
+from spark_segmentlog.log.targets import TargetLayout, read_target_layout
 
 DEFAULT_FILE_DELETE_DELAY_MS: Final = 60_000
-INTERNAL_TOPIC_PREFIX: Final = "__"
 _MAX_SLEEP_SECONDS: Final = 0.5
 
 

@@ -19,7 +19,6 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Final
 
 from spark_segmentlog.errors import (
     LogPermissionError,
@@ -38,19 +37,17 @@ from spark_segmentlog.log.checkpoints import (
 )
 from spark_segmentlog.log.cluster_metadata import (
     METADATA_PARTITION,
-    METADATA_TOPIC,
     ClusterTopic,
     read_cluster_topics,
 )
 from spark_segmentlog.log.file_names import (
+    INTERNAL_TOPICS,
     LOG_SUFFIX,
     TopicPartition,
     find_topic_partition,
     is_topic_name,
 )
 from spark_segmentlog.log.files import LOCAL
-
-INTERNAL_TOPICS: Final = frozenset((METADATA_TOPIC, "__consumer_offsets", "__transaction_state"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

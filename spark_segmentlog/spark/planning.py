@@ -16,7 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_segmentlog.errors import UnknownTopicOrPartitionError
-from spark_segmentlog.log.file_names import MAX_OFFSET, OffsetRange, TopicPartition
+from spark_segmentlog.log.file_names import (
+    INTERNAL_TOPIC_PREFIX,
+    INTERNAL_TOPICS,
+    MAX_OFFSET,
+    OffsetRange,
+    TopicPartition,
+)
 from spark_segmentlog.spark.options import TopicSelection
 
 _T = TypeVar("_T")
@@ -26,10 +32,6 @@ PACKED_BYTES: Final = 128 << 20
 OPEN_COST_BYTES: Final = 512 << 10
 """What opening one more file weighs when small segments are packed, so that ten thousand tiny ones
 still make some tens of tasks."""
-
-_INTERNAL_TOPICS: Final = frozenset(
-    ("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata")
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +131,8 @@ def choose_partitions(
     if selection.pattern is not None:
         matches = selection.pattern.fullmatch
         wanted = {topic for topic in {it.topic for it in known} if matches(topic)}
-        return [it for it in known if it.topic in wanted - _INTERNAL_TOPICS]
-    return [it for it in known if not it.topic.startswith("__")]
+        return [it for it in known if it.topic in wanted - INTERNAL_TOPICS]
+    return [it for it in known if not it.topic.startswith(INTERNAL_TOPIC_PREFIX)]
 
 
 def _check_known(wanted: Iterable[Any], known: Iterable[Any], kind: str) -> None:

@@ -43,7 +43,7 @@ from spark_segmentlog.log.commit_journal import (
     read_versions,
 )
 from spark_segmentlog.log.commit_plan import PlacedExtent, plan_partition
-from spark_segmentlog.log.file_names import OffsetRange, TopicPartition
+from spark_segmentlog.log.file_names import INTERNAL_TOPICS, OffsetRange, TopicPartition
 from spark_segmentlog.log.partition_tail import absent_partition_tail
 from spark_segmentlog.log.segment_tail import SegmentConfig
 from spark_segmentlog.log.staging import StagedExtent, list_staged
@@ -371,7 +371,7 @@ def test_staged_files_that_differ_from_their_report_stop_the_commit(directory: s
 
 
 def test_topics_that_must_not_be_written_are_refused(directory: str, tmp_path: Path) -> None:
-    for topic in ("__cluster_metadata", "__consumer_offsets", "__transaction_state", "a/b", ""):
+    for topic in (*INTERNAL_TOPICS, "a/b", ""):
         with pytest.raises(UnsafeTargetError):
             stage([directory], [Writing({TopicPartition(topic, 0): 1})]) and commit_staged_batches(
                 stage([directory], [Writing({TopicPartition(topic, 0): 1})])

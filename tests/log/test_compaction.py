@@ -26,6 +26,7 @@ from spark_segmentlog.log.compaction import (
     compact,
     group_segments,
 )
+from spark_segmentlog.log.file_names import INTERNAL_TOPICS
 from spark_segmentlog.log.log_manager import LogManager
 from spark_segmentlog.log.segment import ScanOptions
 from spark_segmentlog.log.segment_files import SegmentFile
@@ -673,9 +674,10 @@ def test_a_closed_segment_that_ends_torn_is_refused(tmp_path: Path) -> None:
 
 def test_topics_that_are_a_brokers_own_and_unknown_ones_are_refused(tmp_path: Path) -> None:
     directory = build(tmp_path, [plain_batches([(b"a", b"1")]), active(1)])
-    LogBuilder(tmp_path).partition("__consumer_offsets", 0, [plain_batches([(b"a", b"1")])])
-    with pytest.raises(UnsafeTargetError, match="broker's own"):
-        compact([str(tmp_path)], ["__consumer_offsets"], CONFIG, NOW_MS)
+    for topic in INTERNAL_TOPICS:
+        LogBuilder(tmp_path).partition(topic, 0, [plain_batches([(b"a", b"1")])])
+        with pytest.raises(UnsafeTargetError, match="broker's own"):
+            compact([str(tmp_path)], [topic], CONFIG, NOW_MS)
     with pytest.raises(UnknownTopicOrPartitionError, match="nothere"):
         compact([str(tmp_path)], ["nothere"], CONFIG, NOW_MS)
     assert run(directory).topic_partition == PARTITION

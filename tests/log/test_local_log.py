@@ -24,12 +24,12 @@ from spark_segmentlog.errors import (
     UnsafeTargetError,
 )
 from spark_segmentlog.log import files
-from spark_segmentlog.log.file_names import OffsetRange, TopicPartition
+from spark_segmentlog.log.file_names import INTERNAL_TOPICS, OffsetRange, TopicPartition
 from spark_segmentlog.log.local_log import open_log
 from spark_segmentlog.log.partition_tail import TAIL_FILE_NAME
 from spark_segmentlog.log.verification import verify
 from spark_segmentlog.record.partitioner import partition_for_key
-from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch
+from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, SegmentSpec, v2_batch
 from tests.broker_logs.broker_data import unpack
 from tests.faults.fault_layer import Faults
 from tests.faults.scenarios import MARK, read_indexes, read_rows
@@ -170,12 +170,27 @@ def test_topics_are_made_where_fewest_partitions_are(tmp_path: Path) -> None:
         log.create_topic("u", 5)
         with pytest.raises(SegmentLogError, match="5 partitions"):
             log.create_topic("u", 2)
-        with pytest.raises(UnsafeTargetError):
-            log.create_topic("__consumer_offsets", 1)
+        for topic in INTERNAL_TOPICS:
+            with pytest.raises(UnsafeTargetError):
+                log.create_topic(topic, 1)
+            with pytest.raises(UnsafeTargetError):
+                log.append(topic, records(b"row"))
     counts = sorted(len(list(Path(path).glob("*-*/"))) for path in directories)
     assert counts == [2, 3, 3]
     ids = {path.read_text() for path in tmp_path.glob("*/u-*/partition.metadata")}
     assert len(ids) == 1
+
+
+def test_a_brokers_own_topic_is_read_as_it_is(tmp_path: Path) -> None:
+    for topic in INTERNAL_TOPICS:
+        specs = RecordSpec(value=b"good"), RecordSpec(value=b"torn")
+        batches = [v2_batch([it], base_offset=at) for at, it in enumerate(specs)]
+        partition = LogBuilder(tmp_path).partition(topic, 0, [SegmentSpec(batches, cut_bytes=3)])
+        before = {path.name: path.read_bytes() for path in partition.iterdir()}
+        with open_log(tmp_path) as log:
+            assert log.read(topic, 0).column("value").to_pylist() == [b"good"]
+            assert log.log_end_offset(topic, 0) == 1
+        assert {path.name: path.read_bytes() for path in partition.iterdir()} == before
 
 
 def test_many_threads_append_to_the_same_partitions(directory: str) -> None:

@@ -17,6 +17,7 @@ from spark_segmentlog.errors import (
     UnknownTopicOrPartitionError,
     UnsafeTargetError,
 )
+from spark_segmentlog.log.file_names import INTERNAL_TOPICS
 from spark_segmentlog.log.lock import locked
 from spark_segmentlog.log.log_manager import LogManager
 from spark_segmentlog.log.producer_snapshot import parse_producer_snapshot
@@ -336,9 +337,9 @@ def test_a_directory_that_another_writer_holds_is_refused(tmp_path: Path) -> Non
 
 def test_internal_and_unknown_topics_are_refused(tmp_path: Path) -> None:
     directory = build(tmp_path, aged([5000, 0]))
-    LogBuilder(tmp_path).partition("__transaction_state", 0, aged([5000, 0]))
     config = replace(KEEP, retention_ms=1000)
-    for topic in ("__transaction_state", "__consumer_offsets", "__cluster_metadata"):
+    for topic in INTERNAL_TOPICS:
+        LogBuilder(tmp_path).partition(topic, 0, aged([5000, 5000, 0]))
         with pytest.raises(UnsafeTargetError):
             apply_retention([str(tmp_path)], [topic], config, NOW_MS)
     with pytest.raises(UnknownTopicOrPartitionError):
