@@ -18,9 +18,9 @@ from spark_segmentlog.cli.arguments import (
 )
 from spark_segmentlog.cli.output import OutputFormat, print_json, print_line, printable
 from spark_segmentlog.log import recovery, verification
+from spark_segmentlog.log.findings import Finding
 from spark_segmentlog.log.recovery import RecoveryAction
 from spark_segmentlog.log.segment_tail import SegmentConfig
-from spark_segmentlog.log.verification import Finding
 
 _index_interval_option: Final = click.option(
     "--index-interval-bytes",

@@ -17,7 +17,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import islice
 from typing import Final
 
@@ -33,6 +32,7 @@ from spark_segmentlog.log.file_names import (
     segment_file_name,
 )
 from spark_segmentlog.log.files import ZERO_CHECK_BYTES, is_zero_from
+from spark_segmentlog.log.findings import Finding, FindingKind
 from spark_segmentlog.log.index_file import IndexFile
 from spark_segmentlog.log.log_manager import LogManager
 from spark_segmentlog.log.partition_log import PartitionLog
@@ -43,45 +43,6 @@ from spark_segmentlog.record.decoder import RecordDecoder
 from spark_segmentlog.record.header_table import check_crcs
 
 MAX_FINDINGS_A_FILE: Final = 20
-
-
-class FindingKind(StrEnum):
-    """What is wrong, or worth knowing."""
-
-    CORRUPT_BATCH = "corrupt batch"
-    TORN_TAIL = "torn tail"
-    OFFSET_ORDER = "offset order"
-    OFFSET_INDEX = "offset index"
-    TIME_INDEX = "time index"
-    MISSING_INDEX = "missing index"
-    OPEN_COMMIT = "open commit"
-    STAGED_FILE = "staged file"
-
-
-HARMLESS: Final = frozenset((FindingKind.MISSING_INDEX, FindingKind.STAGED_FILE))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing that verification found.
-
-    `position` is the byte in the file; -1 where it is about the whole of it.
-    """
-
-    kind: FindingKind
-    path: str
-    detail: str
-    topic_partition: TopicPartition | None = None
-    position: int = -1
-
-    @property
-    def is_harmless(self) -> bool:
-        """Whether nothing needs to be done about it."""
-        return self.kind in HARMLESS
-
-    def __str__(self) -> str:
-        place = f", position {self.position}" if self.position >= 0 else ""
-        return f"{self.kind}: {self.detail} (file {self.path}{place})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,114 @@
+"""What was found about a log, and what a broker that is started on it does about that.
+
+`verification` compares bytes with each other, `preflight` looks at what surrounds them. Both give
+these, so that one list tells all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from spark_segmentlog.log.file_names import TopicPartition
+
+
+class FindingKind(StrEnum):
+    """What is wrong, or worth knowing. The texts are stable: programs may compare them."""
+
+    # Of the bytes of a partition.
+    CORRUPT_BATCH = "corrupt batch"
+    TORN_TAIL = "torn tail"
+    OFFSET_ORDER = "offset order"
+    OFFSET_INDEX = "offset index"
+    TIME_INDEX = "time index"
+    MISSING_INDEX = "missing index"
+    # Of a log directory.
+    OPEN_COMMIT = "open commit"
+    STAGED_FILE = "staged file"
+    META_PROPERTIES = "meta properties"
+    DIRECTORY_ID = "directory id"
+    CLUSTER_METADATA = "cluster metadata"
+    FOREIGN_FOLDER = "foreign folder"
+    PARTITION_TWICE = "partition twice"
+    CHECKPOINT = "checkpoint"
+    # Of a partition directory.
+    FOREIGN_FILE = "foreign file"
+    TOPIC_ID = "topic id"
+    STRAY_PARTITION = "stray partition"
+    TORN_SEGMENT = "torn segment"
+    LOG_START = "log start"
+    OWNER = "owner"
+    LINK = "link"
+
+
+class Severity(StrEnum):
+    """What a finding costs, the worst first."""
+
+    LOSS = "loss"
+    """A broker that is started drops, cuts off or sets aside records."""
+    STOP = "stop"
+    """A broker does not start, or takes the log directory offline; nothing is lost."""
+    FAULT = "fault"
+    """Reads or lookups fail, or are wrong or slow."""
+    HARMLESS = "harmless"
+    """Nothing needs to be done."""
+
+
+SEVERITIES: Final[Mapping[FindingKind, Severity]] = {
+    FindingKind.MISSING_INDEX: Severity.HARMLESS,
+    FindingKind.STAGED_FILE: Severity.HARMLESS,
+    FindingKind.OPEN_COMMIT: Severity.STOP,
+    FindingKind.META_PROPERTIES: Severity.STOP,
+    FindingKind.DIRECTORY_ID: Severity.STOP,
+    FindingKind.CLUSTER_METADATA: Severity.HARMLESS,
+    FindingKind.FOREIGN_FOLDER: Severity.STOP,
+    FindingKind.PARTITION_TWICE: Severity.STOP,
+    FindingKind.CHECKPOINT: Severity.STOP,
+    FindingKind.FOREIGN_FILE: Severity.STOP,
+    FindingKind.TOPIC_ID: Severity.LOSS,
+    FindingKind.STRAY_PARTITION: Severity.LOSS,
+    FindingKind.TORN_SEGMENT: Severity.LOSS,
+    FindingKind.LOG_START: Severity.LOSS,
+    FindingKind.OWNER: Severity.STOP,
+    FindingKind.LINK: Severity.HARMLESS,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was found.
+
+    Attributes
+    ----------
+    position : int
+        Byte in the file; -1 where it is about the whole of it.
+    broker : str
+        What a broker does that is started on this; empty where it does nothing of note.
+    refuses_writes : bool
+        Whether nothing is written there, since a broker or a reader would not see it.
+    """
+
+    kind: FindingKind
+    path: str
+    detail: str
+    topic_partition: TopicPartition | None = None
+    position: int = -1
+    broker: str = ""
+    refuses_writes: bool = False
+
+    @property
+    def severity(self) -> Severity:
+        """What it costs."""
+        return SEVERITIES.get(self.kind, Severity.FAULT)
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether nothing needs to be done about it."""
+        return self.severity is Severity.HARMLESS
+
+    def __str__(self) -> str:
+        place = f", position {self.position}" if self.position >= 0 else ""
+        effect = f"; {self.broker}" if self.broker else ""
+        return f"{self.kind}: {self.detail} (file {self.path}{place}){effect}"
