@@ -6,7 +6,7 @@ went wrong, what was measured, what is allowed, and where.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 
 def _rebuild(cls: type[SegmentLogError], args: tuple[Any, ...], state: dict[str, Any]) -> object:
@@ -14,6 +14,17 @@ def _rebuild(cls: type[SegmentLogError], args: tuple[Any, ...], state: dict[str,
     error.args = args
     error.__dict__.update(state)
     return error
+
+
+def describe_offsets(start_offset: int, end_offset: int | None) -> str:
+    """Say which offsets [start, end) are missing, first and last; None for an unknown end."""
+    if end_offset is None:
+        return f"offsets from {start_offset} on are missing"
+    if end_offset <= start_offset:
+        return "no offset is missing"
+    if end_offset == start_offset + 1:
+        return f"offset {start_offset} is missing"
+    return f"offsets {start_offset} to {end_offset - 1} are missing"
 
 
 class SegmentLogError(Exception):
@@ -97,19 +108,47 @@ class CorruptRecordError(SegmentLogError):
         Base offset in its header; -1 where it could not be read.
     length : int
         Bytes of the batch, header included; 0 where it is not known.
+    start_offset, end_offset : int or None
+        Offsets [start, end) that are missing for it, by the batches beside it; None where that is
+        not known.
     """
 
     def __init__(
-        self, reason: str, *, source: str, position: int, base_offset: int = -1, length: int = 0
+        self,
+        reason: str,
+        *,
+        source: str,
+        position: int,
+        base_offset: int = -1,
+        length: int = 0,
+        start_offset: int | None = None,
+        end_offset: int | None = None,
     ) -> None:
-        super().__init__(
-            f"{reason} (file {source}, position {position}, base offset {base_offset})"
-        )
+        place = [f"file {source}", f"position {position}"]
+        if base_offset >= 0:
+            place.append(f"base offset {base_offset}")
+        if start_offset is not None:
+            place.append(describe_offsets(start_offset, end_offset))
+        super().__init__(f"{reason} ({', '.join(place)})")
         self.reason = reason
         self.source = source
         self.position = position
         self.base_offset = base_offset
         self.length = length
+        self.start_offset = start_offset
+        self.end_offset = end_offset
+
+    def naming(self, start_offset: int, end_offset: int | None) -> Self:
+        """Give the same error, which also names the offsets that are missing."""
+        return type(self)(
+            self.reason,
+            source=self.source,
+            position=self.position,
+            base_offset=self.base_offset,
+            length=self.length,
+            start_offset=start_offset,
+            end_offset=end_offset,
+        )
 
 
 class CrcMismatchError(CorruptRecordError):

@@ -24,9 +24,10 @@ from spark_segmentlog.log.file_names import (
     segment_file_name,
 )
 from spark_segmentlog.log.files import ZERO_CHECK_BYTES, LogFile, is_zero_from
+from spark_segmentlog.log.header_walk import CorruptRange, HeaderWalk, ReadBuffer
 from spark_segmentlog.log.partition_log import PartitionLog
 from spark_segmentlog.log.producer_snapshot import ProducerState, parse_producer_snapshot
-from spark_segmentlog.log.segment import CorruptRange, HeaderWalk, ReadBuffer, Segment
+from spark_segmentlog.log.segment import Segment
 from spark_segmentlog.log.transaction_walk import walk_transactions
 from spark_segmentlog.record.batch import Record, RecordHeader, iterate_records
 from spark_segmentlog.record.control import parse_control_record
@@ -183,7 +184,11 @@ class _SegmentDump:
 
     def _corrupt_entries(self) -> Iterator[Entry]:
         for it in self.corrupt:
-            yield _corrupt_entry(it.path, it.position, it.length, it.reason)
+            yield {
+                **_corrupt_entry(it.path, it.position, it.length, it.reason),
+                "startOffset": it.start_offset,
+                "endOffset": it.end_offset,
+            }
         self.corrupt.clear()
 
     def _tail_entries(self, position: int) -> Iterator[Entry]:

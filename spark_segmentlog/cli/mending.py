@@ -155,6 +155,8 @@ def _print_finding(finding: Finding, output_format: OutputFormat) -> None:
             "partition": None if topic_partition is None else topic_partition.partition,
             "path": finding.path,
             "position": finding.position if finding.position >= 0 else None,
+            "startOffset": finding.start_offset,
+            "endOffset": finding.end_offset,
             "detail": finding.detail,
             "isHarmless": finding.is_harmless,
         }

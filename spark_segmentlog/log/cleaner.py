@@ -34,8 +34,9 @@ from spark_segmentlog.log.file_names import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
+from spark_segmentlog.log.header_walk import HeaderWalk, ReadBuffer
 from spark_segmentlog.log.producer_survey import LastBatch, check_whole, read_marker
-from spark_segmentlog.log.segment import HeaderWalk, ReadBuffer, Segment
+from spark_segmentlog.log.segment import Segment
 from spark_segmentlog.log.segment_files import SEGMENT_SUFFIXES, segment_path
 from spark_segmentlog.log.segment_tail import (
     MAX_RELATIVE_OFFSET,

@@ -23,7 +23,8 @@ from typing import Final
 from spark_segmentlog.errors import UnsafeTargetError
 from spark_segmentlog.log.file_names import METADATA_TOPIC, TopicPartition, find_base_offset
 from spark_segmentlog.log.files import LOCAL
-from spark_segmentlog.log.segment import HeaderWalk, ReadBuffer, Segment
+from spark_segmentlog.log.header_walk import HeaderWalk, ReadBuffer
+from spark_segmentlog.log.segment import Segment
 from spark_segmentlog.record.batch import iterate_records
 from spark_segmentlog.record.varint import MAX_VARINT_BYTES
 

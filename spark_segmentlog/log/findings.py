@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from spark_segmentlog.errors import describe_offsets
 from spark_segmentlog.log.file_names import TopicPartition
 
 
@@ -20,7 +21,9 @@ class FindingKind(StrEnum):
     # Of the bytes of a partition.
     CORRUPT_BATCH = "corrupt batch"
     TORN_TAIL = "torn tail"
+    LOST_OFFSETS = "lost offsets"
     OFFSET_ORDER = "offset order"
+    BATCH_HEADER = "batch header"
     OFFSET_INDEX = "offset index"
     TIME_INDEX = "time index"
     MISSING_INDEX = "missing index"
@@ -84,6 +87,8 @@ class Finding:
     ----------
     position : int
         Byte in the file; -1 where it is about the whole of it.
+    start_offset, end_offset : int or None
+        Offsets [start, end) that are missing, where that is known.
     broker : str
         What a broker does that is started on this; empty where it does nothing of note.
     refuses_writes : bool
@@ -95,6 +100,8 @@ class Finding:
     detail: str
     topic_partition: TopicPartition | None = None
     position: int = -1
+    start_offset: int | None = None
+    end_offset: int | None = None
     broker: str = ""
     refuses_writes: bool = False
 
@@ -109,6 +116,10 @@ class Finding:
         return self.severity is Severity.HARMLESS
 
     def __str__(self) -> str:
-        place = f", position {self.position}" if self.position >= 0 else ""
+        place = [f"file {self.path}"]
+        if self.position >= 0:
+            place.append(f"position {self.position}")
+        if self.start_offset is not None:
+            place.append(describe_offsets(self.start_offset, self.end_offset))
         effect = f"; {self.broker}" if self.broker else ""
-        return f"{self.kind}: {self.detail} (file {self.path}{place}){effect}"
+        return f"{self.kind}: {self.detail} ({', '.join(place)}){effect}"

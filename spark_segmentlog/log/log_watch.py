@@ -32,6 +32,7 @@ from spark_segmentlog.log.file_names import (
     TopicPartition,
 )
 from spark_segmentlog.log.files import LOCAL, LogFile, Storage
+from spark_segmentlog.log.header_walk import PROBE_BYTES, HeaderWalk, ReadBuffer
 from spark_segmentlog.log.log_directory import LogDirectoryState, are_unchanged, commit_state
 from spark_segmentlog.log.log_manager import (
     LISTING_ATTEMPTS,
@@ -42,7 +43,7 @@ from spark_segmentlog.log.parallel import in_parallel
 from spark_segmentlog.log.partition_listing import PartitionListing, list_partition
 from spark_segmentlog.log.partition_log import PartitionLog, SegmentList
 from spark_segmentlog.log.path_resolver import FolderReader, FoundPartition, PathResolver
-from spark_segmentlog.log.segment import PROBE_BYTES, HeaderWalk, ReadBuffer, Segment
+from spark_segmentlog.log.segment import Segment
 from spark_segmentlog.log.transactions import OpenTransactions
 from spark_segmentlog.record._types import Int64s
 from spark_segmentlog.record.header_table import HeaderTable, StopReason, scan_headers
@@ -352,11 +353,13 @@ class WatchedPartitionLog(PartitionLog):
         with segment.open_log() as file:
             end = tail.position or segment.position_for(MAX_OFFSET, file), tail.next_offset
             before, last = end, None
-            for table in _live_tables(segment, file, end[0], buffer, is_settled, self.skip_corrupt):
-                before = _before_last(table, end)
-                end = table.end_position, int(table.last_offset[-1]) + 1
+            walk = HeaderWalk(segment, file, end[0], buffer, self.skip_corrupt, None)
+            walk.next_offset = max(walk.next_offset, end[1])
+            for table in _live_tables(walk, file, is_settled):
+                before = _position_of_last(table, end[0]), walk.offset_before_last(table)
+                end = table.end_position, walk.next_offset
                 last = table.select(np.array([len(table) - 1]))
-            if last is not None and segment.is_torn_end(file, last, buffer):
+            if last is not None and walk.is_torn_end(last):
                 end = before
         tail.signature, tail.is_settled = signature, is_settled
         tail.position, tail.next_offset = end
@@ -429,18 +432,11 @@ def _may_get_partitions(directories: Sequence[str], others: Sequence[str]) -> bo
     return is_moving or not LOG_DIRECTORY_FILES.isdisjoint(others)
 
 
-def _live_tables(
-    segment: Segment,
-    file: LogFile,
-    position: int,
-    buffer: ReadBuffer,
-    is_settled: bool,
-    skip_corrupt: bool,
-) -> Iterator[HeaderTable]:
+def _live_tables(walk: HeaderWalk, file: LogFile, is_settled: bool) -> Iterator[HeaderTable]:
     """Walk to the end of a file that may be written at this moment: half a batch is its end."""
-    if not is_settled and _is_half_written(file, position):
+    if not is_settled and _is_half_written(file, walk.position):
         return
-    for table in HeaderWalk(segment, file, position, buffer, skip_corrupt, None):
+    for table in walk:
         yield table
         if not is_settled and _is_half_written(file, table.end_position):
             return
@@ -455,11 +451,9 @@ def _is_half_written(file: LogFile, position: int) -> bool:
     return len(probed) == 0 and probed.stop is StopReason.INCOMPLETE and is_cut_off
 
 
-def _before_last(table: HeaderTable, before: tuple[int, int]) -> tuple[int, int]:
-    """Give the position and next offset in front of the last batch of a table."""
-    if len(table) == 1:
-        return before
-    return int(table.position[-1]), int(table.last_offset[-2]) + 1
+def _position_of_last(table: HeaderTable, start_position: int) -> int:
+    """Give where the walk may go on in front of the last batch of a table."""
+    return start_position if len(table) == 1 else int(table.position[-1])
 
 
 def _headers_until(
@@ -495,12 +489,8 @@ def _offset_at(
 
     Where not even one does, and nothing was reached before, the first batch counts all the same.
     """
-    try:
-        position = _indexed_position(segment, start_position, end_position)
-        found = _last_within(walk(position), end_position)
-    except CorruptRecordError:
-        # The index led to a place where no batch stands.
-        found = _last_within(walk(start_position), end_position)
+    position = max(start_position, segment.position_below(end_position))
+    found = _last_within(walk(position), end_position)
     if found is None and reached <= start_offset:
         first = next(walk(start_position), None)
         return reached if first is None else int(first.last_offset[0]) + 1
@@ -516,12 +506,3 @@ def _last_within(tables: Iterable[HeaderTable], end_position: int) -> int | None
         if len(rows) < len(table):
             break
     return found
-
-
-def _indexed_position(segment: Segment, start_position: int, end_position: int) -> int:
-    """Find a batch below a position to walk from, by the index, so as not to walk all before it."""
-    with segment.offset_index() as index:
-        positions = index.entries()["position"].astype(np.int64)
-    slot = int(np.searchsorted(positions, end_position, side="right")) - 1
-    # The batch at the last entry may already reach beyond; the one before it ends there.
-    return max(start_position, int(positions[slot - 1])) if slot > 0 else start_position

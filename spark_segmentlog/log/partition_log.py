@@ -32,17 +32,11 @@ from spark_segmentlog.log.file_names import (
     parse_partition_directory_name,
 )
 from spark_segmentlog.log.files import LOCAL, LogFile, Storage
+from spark_segmentlog.log.header_walk import HeaderWalk, OnCorrupt, ReadBuffer
 from spark_segmentlog.log.log_directory import LogDirectoryState
 from spark_segmentlog.log.partition_listing import PartitionListing, list_partition
 from spark_segmentlog.log.producer_snapshot import ProducerState, parse_producer_snapshot
-from spark_segmentlog.log.segment import (
-    HeaderWalk,
-    OnCorrupt,
-    ReadBuffer,
-    ScanOptions,
-    Segment,
-    SegmentScanner,
-)
+from spark_segmentlog.log.segment import ScanOptions, Segment, SegmentScanner
 from spark_segmentlog.log.time_index import read_largest_timestamp
 from spark_segmentlog.log.transaction_index import AbortedTransaction, AbortedTransactions
 from spark_segmentlog.log.transactions import (
@@ -147,14 +141,18 @@ class SegmentList(Sequence[Segment]):
         """
         trusted = self._log.are_indexes_trusted(self)
         is_kept = np.ones(len(self), np.bool_)
+        buffer = ReadBuffer()
         paths = self.paths(file_names.TIME_INDEX_SUFFIX)
         for index, (path, is_trusted) in enumerate(zip(paths, trusted.tolist(), strict=True)):
             if is_trusted:
                 largest = read_largest_timestamp(self._log.storage, path)
-                is_kept[index] = largest is None or largest >= timestamp_ms
+                is_kept[index] = (
+                    largest is None
+                    or largest >= timestamp_ms
+                    or _reaches(self[index], timestamp_ms, buffer)
+                )
         untrusted = np.flatnonzero(~trusted)
         if len(untrusted) <= MAX_WALKED_SEGMENTS:
-            buffer = ReadBuffer()
             for index in untrusted.tolist():
                 is_kept[index] = _reaches(self[index], timestamp_ms, buffer)
         return self._some(is_kept)
@@ -563,7 +561,8 @@ class PartitionLog:
         trusted = self.are_indexes_trusted(segments).tolist()
         for index, path in enumerate(segments.paths(file_names.TIME_INDEX_SUFFIX)):
             largest = read_largest_timestamp(self.storage, path) if trusted[index] else None
-            if largest is not None and largest < timestamp_ms:
+            may_skip = largest is not None and largest < timestamp_ms
+            if may_skip and not segments[index].may_reach_timestamp(timestamp_ms, buffer):
                 continue
             found = self.first_at_or_after(segments[index], timestamp_ms, buffer)
             if found is not None:
@@ -769,7 +768,9 @@ class _PartitionScan:
         while pending:
             segment = pending.popleft()
             try:
-                yield from self._scanner.scan(segment, find_aborted=find_aborted)
+                yield from self._scanner.scan(
+                    segment, find_aborted=find_aborted, on_lost=self._lost_at_end
+                )
             except FileNotFoundError:
                 pending = deque(self._resolve())
             else:
@@ -812,12 +813,19 @@ class _PartitionScan:
         self._scanner.next_offset = max(start_offset, log.log_start_offset)
         return log.segments_between(self._scanner.next_offset, end_offset)
 
-    def _lost(self, start_offset: int, end_offset: int) -> None:
+    def _lost_at_end(self, start_offset: int, end_offset: int, reason: str) -> None:
+        self._lost(start_offset, end_offset, reason, is_error=not self._options.skip_corrupt)
+
+    def _lost(
+        self, start_offset: int, end_offset: int, reason: str = "", *, is_error: bool = True
+    ) -> None:
         text = (
             f"could not read records in offset [{start_offset}, {end_offset}) of topic partition "
             f"{self._topic_partition}: they are gone from {self._directory}"
         )
-        if self._options.fail_on_data_loss:
+        if reason:
+            text = f"{text}, {reason}"
+        if is_error and self._options.fail_on_data_loss:
             raise DataLossError("KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE", text)
         _log.warning(text)
         if self._on_data_loss is not None:

@@ -36,8 +36,9 @@ from spark_segmentlog.log.file_names import (
     segment_file_name,
 )
 from spark_segmentlog.log.files import LOCAL, ZERO_CHECK_BYTES, LogFile, is_zero_from
+from spark_segmentlog.log.header_walk import HeaderWalk, ReadBuffer
 from spark_segmentlog.log.log_directory import LogDirectoryState
-from spark_segmentlog.log.segment import HeaderWalk, ReadBuffer, Segment
+from spark_segmentlog.log.segment import Segment
 from spark_segmentlog.log.segment_tail import (
     NO_TIMESTAMP,
     BatchExtents,

@@ -13,10 +13,11 @@ from typing import Final
 
 from spark_segmentlog.errors import CorruptRecordError
 from spark_segmentlog.log.file_names import MAX_OFFSET
+from spark_segmentlog.log.header_walk import ReadBuffer
 from spark_segmentlog.log.partition_log import PartitionLog
 from spark_segmentlog.log.producer_snapshot import ProducerState
 from spark_segmentlog.log.producer_survey import ProducerSurvey
-from spark_segmentlog.log.segment import ReadBuffer, Segment
+from spark_segmentlog.log.segment import Segment
 from spark_segmentlog.log.transaction_index import AbortedTransaction
 
 _BELOW_ALL_OFFSETS: Final = -1

@@ -20,8 +20,9 @@ import numpy as np
 
 from spark_segmentlog.errors import CorruptRecordError, InvalidBatchError
 from spark_segmentlog.log.files import ZERO_CHECK_BYTES, LogFile, is_zero_from
+from spark_segmentlog.log.header_walk import HeaderWalk, ReadBuffer
 from spark_segmentlog.log.producer_snapshot import NO_TRANSACTION, ProducerState
-from spark_segmentlog.log.segment import HeaderWalk, ReadBuffer, Segment
+from spark_segmentlog.log.segment import Segment
 from spark_segmentlog.log.transaction_index import AbortedTransaction
 from spark_segmentlog.record._types import Bytes
 from spark_segmentlog.record.batch import iterate_records

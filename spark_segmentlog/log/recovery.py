@@ -22,6 +22,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from spark_segmentlog.errors import describe_offsets
 from spark_segmentlog.log import files
 from spark_segmentlog.log.commit import finish_open_commits, locked_with_open_commits
 from spark_segmentlog.log.commit_journal import has_commit_directory, read_journal
@@ -32,7 +33,7 @@ from spark_segmentlog.log.partition_log import PartitionLog
 from spark_segmentlog.log.partition_tail import TAIL_FILE_NAME, now_ms
 from spark_segmentlog.log.producer_replay import ProducerReplay
 from spark_segmentlog.log.producer_snapshot import ProducerState
-from spark_segmentlog.log.segment import HeaderWalk, ReadBuffer, Segment
+from spark_segmentlog.log.segment import Segment
 from spark_segmentlog.log.segment_files import (
     finish_replacement,
     mark_segment_deleted,
@@ -48,7 +49,6 @@ from spark_segmentlog.log.verification import (
     partition_logs,
     survey_segment,
 )
-from spark_segmentlog.record.header_table import check_crcs
 
 DEFAULTS = SegmentConfig()
 
@@ -224,7 +224,7 @@ class _Mender:
                 if is_cut:
                     aborted = producers.aborted_in(segment)
                     if segments[-1] in (segment, *later):
-                        _end_snapshots(log, survey.next_offset, producers.states or ())
+                        _end_snapshots(log, survey.valid_next_offset, producers.states or ())
                     _cut(survey)
                     yield from _delete(later)
                     yield self._rebuild(survey, aborted)
@@ -232,7 +232,7 @@ class _Mender:
                         return
                     continue
                 yield from (_delete_action(segment, is_done=False) for segment in later)
-            if any(check_indexes(survey)):
+            if survey.lost_to is not None or any(check_indexes(survey)):
                 yield self._rebuild_if_possible(survey, producers)
             if survey.stop is not None:
                 producers.lose_track(segment)
@@ -269,12 +269,7 @@ class _Mender:
 
 def _has_good_behind(survey: SegmentSurvey) -> bool:
     """Tell whether a good batch lies anywhere behind the first bad bytes of a segment."""
-    with survey.segment.open_log() as file:
-        walk = HeaderWalk(survey.segment, file, survey.valid_bytes, ReadBuffer(), True, None)
-        for table in walk:
-            if check_crcs(walk.buffer, table, file_position=walk.file_position).any():
-                return True
-    return False
+    return survey.valid_count < len(survey.positions)
 
 
 def _cut(survey: SegmentSurvey) -> None:
@@ -308,8 +303,12 @@ def _end_snapshots(log: PartitionLog, end_offset: int, states: Sequence[Producer
 
 
 def _extents(survey: SegmentSurvey) -> BatchExtents:
-    ends = np.append(survey.positions[1:], survey.valid_bytes)[: len(survey.positions)]
-    return BatchExtents(ends - survey.positions, survey.last_offsets, survey.max_timestamps)
+    count = survey.valid_count
+    positions = survey.positions[:count]
+    ends = np.append(positions[1:], survey.valid_bytes)[:count]
+    return BatchExtents(
+        ends - positions, survey.last_offsets[:count], survey.max_timestamps[:count]
+    )
 
 
 def _write_transaction_index(
@@ -319,7 +318,7 @@ def _write_transaction_index(
     segment = survey.segment
     if aborted is None:
         entries = segment.transaction_index()
-        aborted = [it for it in entries if it.last_offset < survey.next_offset]
+        aborted = [it for it in entries if it.last_offset < survey.valid_next_offset]
     path = segment_path(segment.directory, segment.base_offset, TRANSACTION_INDEX_SUFFIX)
     if aborted:
         files.write_atomically(path, format_transaction_index(aborted))
@@ -371,6 +370,8 @@ def _rebuild_action(
             "offset and time index from the batches, not the transaction index: bad bytes before "
             "the segment may hide what was open"
         )
+    if survey.lost_range is not None:
+        detail = f"{detail}; the old ones tell that {describe_offsets(*survey.lost_range)}"
     return RecoveryAction(
         kind=RecoveryKind.REBUILD_INDEXES,
         path=survey.segment.log_path,

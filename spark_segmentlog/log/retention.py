@@ -31,6 +31,7 @@ from spark_segmentlog.log.file_names import (
     TIME_INDEX_SUFFIX,
     TopicPartition,
 )
+from spark_segmentlog.log.header_walk import ReadBuffer
 from spark_segmentlog.log.log_directory import LogDirectoryState
 from spark_segmentlog.log.maintenance import (
     MaintenanceConfig,
@@ -41,7 +42,7 @@ from spark_segmentlog.log.maintenance import (
     wait_and_sweep,
 )
 from spark_segmentlog.log.producer_survey import survey_producers
-from spark_segmentlog.log.segment import ReadBuffer, Segment
+from spark_segmentlog.log.segment import Segment
 from spark_segmentlog.log.segment_files import (
     SegmentFile,
     Sweep,
@@ -341,13 +342,9 @@ def largest_timestamp(segment: Segment, buffer: ReadBuffer) -> int:
 
 
 def _last_time_entry(segment: Segment) -> tuple[int, int]:
-    """Read (largest timestamp so far, position that it reaches to) from a well-formed index."""
-    with segment.time_index() as index:
-        entry = index.last_entry() if index.is_well_formed(whole=True) else None
-    bound = segment.end_offset_bound
-    if entry is None or (bound is not None and entry[1] >= bound):
-        return -1, 0
-    return entry[0], segment.position_for(entry[1])
+    """Read (largest timestamp so far, position that it reaches to) from the time index."""
+    entry = segment.last_time_entry()
+    return (-1, 0) if entry is None else (entry.timestamp, segment.position_for(entry.offset))
 
 
 def _delete(choice: _Choice) -> int:

@@ -1,72 +1,40 @@
 """One segment: a `.log` of record batches from its base offset on, and the indexes beside it.
 
 A segment covers ``[base offset, next segment's base offset)``; its first record may lie above its
-name, its last far below the next segment's. Batches lie in the order of their offsets. The next
-offset comes from a batch's header, never from counting records. What a file holds may be cut off
-beside the reader: an incomplete last batch, or nothing but zeros, is the end. A complete last batch
-with a wrong checksum is the end only where a crash can have left it: at or above the recovery point
-of a directory that was not shut cleanly. Any other bad bytes are an error, or are stepped over.
-
-Indexes are hints. A position from an index is taken only if a batch header stands there that lies
-at or below the offset sought; else the walk starts at the front.
+name, its last far below the next segment's. How its batches are walked, where they end and which
+bytes are bad is told in `header_walk`; when an entry of an index is believed, in `index_trust`.
 """
 
 from __future__ import annotations
 
 import logging
-import zlib
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
-import crc32c
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_segmentlog.errors import CorruptRecordError, InvalidBatchError
-from spark_segmentlog.log import file_names
+from spark_segmentlog.errors import CorruptRecordError
+from spark_segmentlog.log import file_names, index_trust
 from spark_segmentlog.log.file_names import MAX_OFFSET, TopicPartition
-from spark_segmentlog.log.files import LOCAL, LogFile, Storage, is_zero_from
+from spark_segmentlog.log.files import LOCAL, LogFile, Storage
+from spark_segmentlog.log.header_walk import HeaderWalk, IsReported, OnCorrupt, Piece, ReadBuffer
 from spark_segmentlog.log.offset_index import OffsetIndex
-from spark_segmentlog.log.time_index import TimeIndex
+from spark_segmentlog.log.time_index import TimeEntry, TimeIndex
 from spark_segmentlog.log.transaction_index import (
     AbortedTransaction,
     AbortedTransactions,
     parse_transaction_index,
 )
-from spark_segmentlog.record.batch import iterate_records, parse_record_batch_header
 from spark_segmentlog.record.decoder import RecordDecoder
-from spark_segmentlog.record.header_table import (
-    HeaderTable,
-    StopReason,
-    check_crcs,
-    find_next_batch,
-    scan_headers,
-)
-from spark_segmentlog.record.layout import (
-    ATTRIBUTES_OFFSET,
-    CRC_LENGTH,
-    CRC_OFFSET,
-    HEADER_SIZE_UP_TO_MAGIC,
-    LEGACY_CRC_OFFSET,
-    LOG_PREFIX,
-    MAGIC_OFFSET,
-    MAGIC_V2,
-    MIN_MESSAGE_SIZE_V0,
-    RECORD_BATCH_OVERHEAD,
-)
+from spark_segmentlog.record.header_table import HeaderTable, check_crcs
 from spark_segmentlog.record.record_filter import EntryChoice, RecordFilter, choose_entries
 
-FIRST_READ_BYTES: Final = 256 * 1024
-READ_BUFFER_BYTES: Final = 2 * 1024 * 1024
-RESYNC_WINDOW_BYTES: Final = (8 * 1024 * 1024, 128 * 1024 * 1024)
-PROBE_BYTES: Final = 128
 MAX_TIME_WALK_BYTES: Final = 8 * 1024 * 1024
-LARGE_BATCH_BYTES: Final = 64 * 1024 * 1024
 ALL_COLUMNS: Final = (
     "key",
     "value",
@@ -79,20 +47,9 @@ ALL_COLUMNS: Final = (
 
 _log = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CorruptRange:
-    """Bytes that were stepped over; `length` reaches up to the next good batch."""
-
-    topic_partition: TopicPartition
-    path: str
-    position: int
-    length: int
-    reason: str
-
-
-OnCorrupt = Callable[[CorruptRange], None]
 FindAborted = Callable[[], AbortedTransactions]
+# Told of offsets [start, end) that a segment lacks, and why that is known.
+OnLost = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +72,9 @@ class ScanOptions:
         Whether offsets that are gone are an error, or are reported and left out.
     max_decompressed_bytes : int or None
         Limit of one decompressed batch; None for the decoder's own.
+    read_range : tuple of (int, int), optional
+        Offsets [start, end) of the read that this scan is a part of; its own where not given. What
+        is reported of bad bytes is reported once a read.
     read_ahead : bool
         Whether a thread reads a piece of a large file while the one before it is decoded; to no
         avail where all cores are busy.
@@ -127,21 +87,8 @@ class ScanOptions:
     skip_corrupt: bool = False
     fail_on_data_loss: bool = True
     max_decompressed_bytes: int | None = None
+    read_range: tuple[int, int] | None = None
     read_ahead: bool = True
-
-
-class ReadBuffer:
-    """Memory for pieces of a file, used again for each; grows only for a larger batch."""
-
-    __slots__ = ("array",)
-
-    def __init__(self, size_bytes: int = READ_BUFFER_BYTES) -> None:
-        self.array: npt.NDArray[np.uint8] = np.empty(size_bytes, np.uint8)
-
-    def reserve(self, size_bytes: int) -> None:
-        """Make room for a batch of this size."""
-        if len(self.array) < size_bytes:
-            self.array = np.empty(size_bytes, np.uint8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +120,11 @@ class Segment:
     recovery_point: int | None = None
     suffix: str = ""
     storage: Storage = LOCAL
+
+    @property
+    def offset_limit(self) -> int:
+        """Offset that no record of the segment reaches: the next segment's, if there is one."""
+        return MAX_OFFSET if self.end_offset_bound is None else self.end_offset_bound
 
     @property
     def log_path(self) -> str:
@@ -225,16 +177,26 @@ class Segment:
             with self.open_log() as opened:
                 return self.position_for(offset, opened)
         with self.offset_index() as index:
-            position = index.lookup(offset, below_position=file.size())
-        return position if position and _stands_at(file, position, offset) else 0
+            entry = index.lookup(offset, below_position=file.size())
+        is_believed = entry is not None and index_trust.is_position(self, file, entry)
+        return entry.position if entry is not None and is_believed else 0
+
+    def position_below(self, end_position: int) -> int:
+        """Find where a batch starts that ends at or before a position, by the index; 0 for none."""
+        with self.offset_index() as index, self.open_log() as file:
+            entry = index.entry_below(end_position)
+            is_believed = entry is not None and index_trust.is_position(self, file, entry)
+            return entry.position if entry is not None and is_believed else 0
+
+    def last_time_entry(self) -> TimeEntry | None:
+        """Read the last entry of the `.timeindex`, if the log bears it out; None otherwise."""
+        with self.time_index() as index:
+            return self._believed(index.last_entry())
 
     def largest_timestamp(self) -> int | None:
         """Read the largest timestamp from the `.timeindex`, in ms; None where it cannot be told."""
-        if not self.is_index_trusted:
-            return None
-        with self.time_index() as index:
-            last = index.last_entry()
-        return None if last is None else last[0]
+        entry = self.last_time_entry() if self.is_index_trusted else None
+        return None if entry is None else entry.timestamp
 
     def may_reach_timestamp(self, timestamp_ms: int, buffer: ReadBuffer) -> bool:
         """Tell whether a record may lie at or after a time; false only when it is known.
@@ -244,12 +206,13 @@ class Segment:
         """
         with self.time_index() as index:
             last = index.last_entry()
-        if self.is_index_trusted and last is not None:
-            return last[0] >= timestamp_ms
-        if last is not None and last[0] >= timestamp_ms:
+        if last is not None and last.timestamp >= timestamp_ms:
             return True
+        last = self._believed(last)
+        if self.is_index_trusted and last is not None:
+            return False
         with self.open_log() as file:
-            start = 0 if last is None else self.position_for(last[1] + 1, file)
+            start = 0 if last is None else self.position_for(last.offset + 1, file)
             walk = HeaderWalk(self, file, start, buffer, False, None)
             for table in walk:
                 if (table.max_timestamp >= timestamp_ms).any():
@@ -261,8 +224,14 @@ class Segment:
     def offset_below_timestamp(self, timestamp_ms: int) -> int:
         """Find an offset such that all records before it lie below a timestamp, by the index."""
         with self.time_index() as index:
-            entry = index.lookup(timestamp_ms)
-        return self.base_offset if entry is None else entry[1] + 1
+            entry = self._believed(index.lookup(timestamp_ms))
+        return self.base_offset if entry is None else entry.offset + 1
+
+    def _believed(self, entry: TimeEntry | None) -> TimeEntry | None:
+        if entry is None:
+            return None
+        with self.open_log() as file:
+            return entry if index_trust.is_largest_timestamp(self, file, entry) else None
 
     def headers(
         self,
@@ -320,36 +289,16 @@ class Segment:
         self, position: int, file: LogFile, buffer: ReadBuffer, skip_corrupt: bool
     ) -> int | None:
         """Walk from a position to the end; None where no good batch stands from there on."""
-        before: int | None = None
+        walk = HeaderWalk(self, file, position, buffer, skip_corrupt, None)
         last: HeaderTable | None = None
-        for table in HeaderWalk(self, file, position, buffer, skip_corrupt, None):
-            if len(table) > 1:
-                before = int(table.last_offset[-2]) + 1
-            elif last is not None:
-                before = int(last.last_offset[-1]) + 1
+        before: int | None = None
+        for table in walk:
+            if len(table) > 1 or last is not None:
+                before = walk.offset_before_last(table)
             last = table.select(np.array([len(table) - 1]))
         if last is None:
             return None
-        is_torn = self.is_torn_end(file, last, buffer)
-        return before if is_torn else int(last.last_offset[0]) + 1
-
-    def is_torn_end(self, file: LogFile, last: HeaderTable, buffer: ReadBuffer) -> bool:
-        """Tell whether a batch, a table of one row, is the half-written last one of a crash.
-
-        It is if it lies where a crash can have reached, its checksum is wrong, and nothing but
-        zeros follow. `buffer` is overwritten.
-        """
-        if not self.may_end_torn(int(last.base_offset[0])):
-            return False
-        position, size_bytes = int(last.position[0]), int(last.size_bytes[0])
-        buffer.reserve(size_bytes)
-        count = file.pread_into(buffer.array, position, size_bytes)
-        if count == size_bytes and check_crcs(buffer.array, last, file_position=position)[0]:
-            return False
-        if not is_zero_from(file, position + size_bytes, buffer.array):
-            return False
-        _warn_torn(self.log_path, position, "a batch with a wrong checksum")
-        return True
+        return before if walk.is_torn_end(last) else walk.next_offset
 
     def may_end_torn(self, base_offset: int) -> bool:
         """Tell whether a batch at this offset may be the half-written last one of a crash."""
@@ -369,275 +318,6 @@ class Segment:
     def _path(self, kind: str, suffix: str | None = None) -> str:
         name = file_names.segment_file_name(self.base_offset, kind)
         return f"{self.directory}/{name}{self.suffix if suffix is None else suffix}"
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A piece of a segment in memory: the headers of its batches, its bytes and where they lie.
-
-    `file_position` is that of the first byte of `buffer`.
-    """
-
-    table: HeaderTable
-    buffer: npt.NDArray[np.uint8]
-    file_position: int
-
-    def parse_batch(self, row: int, source: str) -> None:
-        """Parse one batch of format 2 plainly, only to raise what is wrong with it."""
-        position, size_bytes = int(self.table.position[row]), int(self.table.size_bytes[row])
-        start = position - self.file_position
-        batch = self.buffer.data[start : start + size_bytes]
-        for _ in iterate_records(batch, source=source, file_position=position):
-            pass
-
-
-class HeaderWalk:
-    """Tables of batch headers, one a piece of the file that is in memory.
-
-    While a table is in hand, `buffer` holds its batches, and `file_position` is that of the first
-    byte of `buffer`. Tables are never empty.
-    """
-
-    def __init__(
-        self,
-        segment: Segment,
-        file: LogFile,
-        position: int,
-        read_buffer: ReadBuffer,
-        skip_corrupt: bool,
-        on_corrupt: OnCorrupt | None,
-    ) -> None:
-        self.segment = segment
-        self.position = position
-        self.file_position = position
-        self._file = file
-        self._read_buffer = read_buffer
-        self._skip_corrupt = skip_corrupt
-        self._on_corrupt = on_corrupt
-        self.reported_offsets = (0, MAX_OFFSET)
-        self._next_offset = segment.base_offset if position == 0 else 0
-        self._offset_before = self._next_offset
-        self._read_bytes = FIRST_READ_BYTES
-
-    @property
-    def buffer(self) -> npt.NDArray[np.uint8]:
-        """The piece of the file that is in memory."""
-        return self._read_buffer.array
-
-    def __iter__(self) -> Iterator[HeaderTable]:
-        needed = 0
-        while needed >= 0:
-            table, is_end_of_file = self._next_table(needed)
-            self.position = table.end_position
-            if len(table):
-                self._offset_before = self._next_offset
-                self._next_offset = int(table.last_offset[-1]) + 1
-                yield table
-            if self.position != table.end_position:
-                # Who took the table found its last batches to be bad, and chose where to go on.
-                needed = 0
-            elif table.stop is StopReason.END and is_end_of_file:
-                return
-            else:
-                needed = self._after_stop(table, is_end_of_file)
-
-    def pieces(self) -> Iterator[Piece]:
-        """Give each table with its bytes, which are good until the next one is asked for."""
-        for table in self:
-            yield Piece(table, self.buffer, self.file_position)
-
-    def pieces_ahead(self, is_last: Callable[[HeaderTable], bool]) -> Iterator[Piece]:
-        """Give the same pieces; while one is in hand, a thread reads the next.
-
-        Reading, walking and decoding hold no GIL. Nothing is read behind a piece that `is_last`.
-        To be closed before the file is.
-        """
-        pieces = self.pieces()
-        piece = next(pieces, None)
-        if piece is None:
-            return
-        if self._file.size() - self.position <= FIRST_READ_BYTES:
-            yield piece
-            yield from pieces
-            return
-        buffers = [ReadBuffer(), self._read_buffer]
-
-        def read_next() -> Piece | None:
-            self._read_buffer = buffers[0]
-            buffers.reverse()
-            return next(pieces, None)
-
-        with ThreadPoolExecutor(1, "segmentlog-read-ahead") as reader:
-            while piece is not None:
-                coming = None if is_last(piece.table) else reader.submit(read_next)
-                yield piece
-                piece = None if coming is None else coming.result()
-
-    def _next_table(self, needed: int) -> tuple[HeaderTable, bool]:
-        """Read the next piece of the file and its headers, and whether the file ends with it."""
-        length = min(max(self._read_bytes, needed), max(len(self.buffer), needed))
-        self._read_buffer.reserve(length)
-        count = self._file.pread_into(self.buffer, self.position, length)
-        self._read_bytes = min(self._read_bytes * 4, READ_BUFFER_BYTES)
-        self.file_position = self.position
-        table = scan_headers(
-            self.buffer, 0, count, file_position=self.position, first_offset=self._next_offset
-        )
-        if not self._skip_corrupt:
-            table = self._ascending(table)
-        return table, count < length
-
-    def _ascending(self, table: HeaderTable) -> HeaderTable:
-        """Cut a table before a batch that does not lie behind the one before it.
-
-        A batch's checksum does not cover its base offset, so nothing else tells that it is wrong.
-        """
-        row = table.unordered_row
-        if row < 0:
-            return table
-        before = table.last_offset[row - 1] if row else self._next_offset - 1
-        return HeaderTable(
-            entries=table.entries[:row],
-            end_position=int(table.position[row]),
-            stop=StopReason.INVALID,
-            reason=(
-                f"base offset {table.base_offset[row]} and last offset {table.last_offset[row]} "
-                f"behind offset {before}"
-            ),
-        )
-
-    def _after_stop(self, table: HeaderTable, is_end_of_file: bool) -> int:
-        """Decide what follows a table: bytes to read next time, or -1 for the end."""
-        if table.stop is StopReason.ZERO:
-            return self._after_zeros()
-        if table.stop is StopReason.INVALID:
-            return self.step_over(self.position, table.reason)
-        if table.stop is StopReason.INCOMPLETE:
-            return self._after_incomplete(table, is_end_of_file)
-        return 0
-
-    def _after_zeros(self) -> int:
-        if is_zero_from(self._file, self.position, self.buffer):
-            _log.debug("%s: zeros from position %d on", self.segment.log_path, self.position)
-            return -1
-        return self.step_over(self.position, "zeros where a batch should start, and data behind")
-
-    def _after_incomplete(self, table: HeaderTable, is_end_of_file: bool) -> int:
-        rest = self._file.size() - self.position
-        if table.needed_bytes <= rest and not (is_end_of_file and table.needed_bytes == 0):
-            if table.needed_bytes > LARGE_BATCH_BYTES and not self._is_good(table.needed_bytes):
-                reason = f"batch of {table.needed_bytes} bytes with a wrong checksum"
-                return self.step_over(self.position, reason, length=table.needed_bytes)
-            return table.needed_bytes
-        if rest <= 0:
-            return -1
-        # A batch that reaches beyond the file is a torn tail, unless good batches lie within it:
-        # then its length is wrong.
-        position = self._find_next(self.position + 1)
-        if position < 0:
-            _warn_torn(self.segment.log_path, self.position, f"{rest} bytes of a batch")
-            return -1
-        reason = f"batch of {table.needed_bytes} bytes, {rest} are left, good batches among them"
-        return self.step_over(self.position, reason)
-
-    def _is_good(self, size_bytes: int) -> bool:
-        """Compare the checksum of a huge batch piece by piece, before memory is taken for it."""
-        header = self._file.read_at(self.position, RECORD_BATCH_OVERHEAD)
-        is_batch = header[MAGIC_OFFSET] == MAGIC_V2
-        start, stored_at, checksum = (
-            (ATTRIBUTES_OFFSET, CRC_OFFSET, crc32c.crc32c)
-            if is_batch
-            else (MAGIC_OFFSET, LEGACY_CRC_OFFSET, zlib.crc32)
-        )
-        crc = 0
-        for position in range(start, size_bytes, len(self.buffer)):
-            length = min(len(self.buffer), size_bytes - position)
-            count = self._file.pread_into(self.buffer, self.position + position, length)
-            crc = checksum(self.buffer.data[:count], crc)
-        return crc == int.from_bytes(header[stored_at : stored_at + CRC_LENGTH], "big")
-
-    def step_over(self, position: int, reason: str, *, length: int = 0) -> int:
-        """Go on at the next good batch behind bad bytes; -1 where there is none.
-
-        Raises
-        ------
-        InvalidBatchError
-            Bad bytes are an error here.
-        """
-        path = self.segment.log_path
-        if not self._skip_corrupt:
-            raise InvalidBatchError(reason, source=path, position=position, length=length)
-        first, last = self.reported_offsets
-        is_ours = first <= self._next_offset <= last
-        return self.go_to_next_good(position, reason, is_reported=is_ours)
-
-    def go_to_next_good(self, position: int, reason: str, *, is_reported: bool = True) -> int:
-        """Go on at the next good batch behind a position; -1 where there is none."""
-        found = self._find_next(position + 1)
-        end = found if found >= 0 else self._file.size()
-        if is_reported:
-            self.report(position, end - position, reason)
-        self.position = end
-        return 0 if found >= 0 else -1
-
-    def distrust(self, table: HeaderTable, position: int) -> None:
-        """Take back what the header of a bad batch said of the offsets that follow."""
-        row = int(np.searchsorted(table.position, position))
-        if row == len(table) - 1:
-            self._next_offset = int(table.last_offset[row - 1]) + 1 if row else self._offset_before
-
-    def report(self, position: int, length: int, reason: str) -> None:
-        """Tell of bytes that are stepped over."""
-        path = self.segment.log_path
-        _log.warning("%s: skip %d bytes at position %d: %s", path, length, position, reason)
-        if self._on_corrupt is not None:
-            self._on_corrupt(
-                CorruptRange(
-                    topic_partition=self.segment.topic_partition,
-                    path=path,
-                    position=position,
-                    length=length,
-                    reason=reason,
-                )
-            )
-
-    def follows_plausibly(self, position: int) -> bool:
-        """Tell whether a batch header, or the end, stands at a position."""
-        probe = np.empty(PROBE_BYTES, np.uint8)
-        count = self._file.pread_into(probe, position, PROBE_BYTES)
-        if count == 0:
-            return True
-        table = scan_headers(probe, 0, count, file_position=position)
-        if len(table):
-            return True
-        if table.stop is StopReason.ZERO:
-            return is_zero_from(self._file, position, probe)
-        return table.stop is StopReason.INCOMPLETE and 0 < table.needed_bytes <= (
-            self._file.size() - position
-        )
-
-    def _find_next(self, position: int) -> int:
-        """Find the next good batch; the window is wider in a second pass, for larger batches."""
-        size = self._file.size()
-        for window in RESYNC_WINDOW_BYTES:
-            found = self._find_next_within(position, size, min(window, size - position))
-            if found >= 0 or size - position <= window:
-                return found
-        return -1
-
-    def _find_next_within(self, position: int, size: int, window: int) -> int:
-        buffer = np.empty(max(window, 0), np.uint8)
-        while position < size:
-            count = self._file.pread_into(buffer, position, len(buffer))
-            found = find_next_batch(
-                buffer, 0, count, file_position=position, min_offset=self._next_offset
-            )
-            if found >= 0:
-                return int(found)
-            if count < len(buffer) or position + count >= size:
-                return -1
-            position += max(count // 2, 1)
-        return -1
 
 
 class SegmentScanner:
@@ -691,6 +371,7 @@ class SegmentScanner:
         start_position: int | None = None,
         end_position: int | None = None,
         find_aborted: FindAborted | None = None,
+        on_lost: OnLost | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Decode the rows of a segment; some may be held back until `flush`.
 
@@ -700,6 +381,8 @@ class SegmentScanner:
             Starts of batches; found by the filter where not given.
         find_aborted : callable, optional
             Asked for the aborted transactions when the first transactional batch is met.
+        on_lost : callable, optional
+            Told of offsets at the segment's end that are gone, as its indexes tell.
 
         Raises
         ------
@@ -722,7 +405,7 @@ class SegmentScanner:
                 self._on_corrupt,
             )
             start_offset = self.next_offset
-            walk.reported_offsets = (start_offset, end_offset)
+            walk.is_reported = self._reported(segment, end_offset)
             wanted = replace(
                 self.options.record_filter, start_offset=start_offset, end_offset=end_offset
             )
@@ -734,7 +417,9 @@ class SegmentScanner:
             with closing(self._pieces(walk, is_last)) as pieces:
                 for piece in pieces:
                     table = piece.table
-                    choice = choose_entries(table, wanted, end_position=end_position)
+                    choice = choose_entries(
+                        table, _above(wanted, piece.floor), end_position=end_position
+                    )
                     if find_aborted is not None and choice.has_transactions:
                         choice = _without_aborted(choice, table, find_aborted())
                     if self.options.check_crcs and choice.unread.any():
@@ -745,6 +430,46 @@ class SegmentScanner:
                     self.next_offset = max(self.next_offset, next_offset)
                     if is_last(table):
                         return
+            if end_position is None and on_lost is not None:
+                self._look_for_lost(segment, file, walk, end_offset, on_lost)
+
+    def _reported(self, segment: Segment, end_offset: int) -> IsReported:
+        """Make what tells whether missing offsets that begin somewhere are this scan's to report.
+
+        They are reported by the scan whose range they begin in, or that begins a read inside them;
+        bytes behind the last offset by the one that reads up to the segment's end.
+        """
+        start_offset, read_range = self.next_offset, self.options.read_range
+        first = start_offset if read_range is None else min(read_range[0], start_offset)
+        last = end_offset if read_range is None else read_range[1]
+        is_at_end = end_offset >= min(last, segment.offset_limit)
+
+        def is_reported(missing_start: int, missing_end: int | None) -> bool:
+            if missing_end is not None and max(missing_end, missing_start + 1) <= first:
+                return False
+            begins = max(missing_start, first)
+            return start_offset <= begins and (begins < end_offset or is_at_end)
+
+        return is_reported
+
+    def _look_for_lost(
+        self, segment: Segment, file: LogFile, walk: HeaderWalk, end_offset: int, on_lost: OnLost
+    ) -> None:
+        """Tell of offsets behind the end of a closed segment that its indexes speak of."""
+        if walk.known_offset >= end_offset or segment.end_offset_bound is None:
+            return
+        named = index_trust.offset_beyond_end(segment, file, walk.position, walk.known_offset)
+        bound = segment.end_offset_bound
+        start_offset = walk.known_offset
+        if named is None or not walk.is_reported(start_offset, bound):
+            return
+        reason = (
+            f"the segment ends before offset {start_offset}, its index names offset {named}, "
+            f"the next segment starts at {bound}"
+        )
+        if self.options.skip_corrupt:
+            walk.report(walk.position, 0, reason, start_offset=start_offset, end_offset=bound)
+        on_lost(max(start_offset, self.next_offset), min(end_offset, bound), reason)
 
     def _pieces(self, walk: HeaderWalk, is_last: Callable[[HeaderTable], bool]) -> Generator[Piece]:
         # With `skip_corrupt`, what decoding finds in one piece tells where the next one starts.
@@ -783,12 +508,18 @@ class SegmentScanner:
         while True:
             try:
                 yield from self._decoder.decode(
-                    piece.buffer, table, selected, file_position=piece.file_position
+                    piece.buffer,
+                    table,
+                    selected,
+                    file_position=piece.file_position,
+                    min_offset=piece.floor,
                 )
             except CorruptRecordError as error:
                 if not self.options.skip_corrupt:
-                    raise
-                resume_position = self._step_over(walk, table, error)
+                    raise error.naming(*walk.missing_offsets(table, error.position)) from error
+                resume_position = walk.step_over_batch(
+                    table, error.position, error.length, error.reason
+                )
                 selected = selected & (table.position >= resume_position)
             else:
                 return
@@ -802,20 +533,17 @@ class SegmentScanner:
             try:
                 piece.parse_batch(row, walk.segment.log_path)
             except CorruptRecordError as error:
+                start, end = walk.missing_offsets(table, int(table.position[row]))
                 if not self.options.skip_corrupt:
-                    raise
+                    raise error.naming(start, end) from error
                 size_bytes = int(table.size_bytes[row])
-                walk.report(int(table.position[row]), size_bytes, error.reason)
-
-    def _step_over(self, walk: HeaderWalk, table: HeaderTable, error: CorruptRecordError) -> int:
-        """Find where to go on behind a bad batch: behind its length, if a batch stands there."""
-        walk.distrust(table, error.position)
-        end = error.position + error.length
-        if error.length > 0 and walk.follows_plausibly(end):
-            walk.report(error.position, error.length, error.reason)
-            return end
-        walk.go_to_next_good(error.position, error.reason)
-        return walk.position
+                walk.report(
+                    int(table.position[row]),
+                    size_bytes,
+                    error.reason,
+                    start_offset=start,
+                    end_offset=end,
+                )
 
 
 def _without_aborted(
@@ -827,33 +555,14 @@ def _without_aborted(
     return replace(choice, selected=choice.selected & ~left_out, unread=choice.unread | left_out)
 
 
+def _above(wanted: RecordFilter, floor: int) -> RecordFilter:
+    """Leave out the offsets that were met before."""
+    if floor <= wanted.start_offset:
+        return wanted
+    return replace(wanted, start_offset=floor)
+
+
 @lru_cache(maxsize=1024)
 def _warn_missing(directory: str, kind: str) -> None:
     """Warn once a partition directory."""
     _log.warning("%s lacks %s files: lookups there take longer", directory, kind)
-
-
-def _warn_torn(path: str, position: int, measured: str) -> None:
-    """Warn of a last batch that is cut off or half written."""
-    _log.warning("%s ends at position %d: %s follow, a torn last batch", path, position, measured)
-
-
-def _stands_at(file: LogFile, position: int, offset: int) -> bool:
-    """Tell whether a batch that ends at or below an offset stands at a position."""
-    last_offset = _last_offset_of(file.read_at(position, RECORD_BATCH_OVERHEAD))
-    return last_offset is not None and last_offset <= offset
-
-
-def _last_offset_of(header: bytes) -> int | None:
-    """Read the last offset in a header of any format; None where it is none."""
-    if len(header) < HEADER_SIZE_UP_TO_MAGIC:
-        return None
-    offset, size = LOG_PREFIX.unpack_from(header)
-    magic = header[MAGIC_OFFSET]
-    if magic == MAGIC_V2:
-        try:
-            return parse_record_batch_header(header).last_offset
-        except InvalidBatchError:
-            return None
-    is_message = magic < MAGIC_V2 and size >= MIN_MESSAGE_SIZE_V0 and offset >= 0
-    return int(offset) if is_message else None

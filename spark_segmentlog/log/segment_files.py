@@ -40,8 +40,9 @@ from spark_segmentlog.log.file_names import (
     parse_partition_directory_name,
     segment_file_name,
 )
+from spark_segmentlog.log.header_walk import ReadBuffer
 from spark_segmentlog.log.producer_snapshot import ProducerState, format_producer_snapshot
-from spark_segmentlog.log.segment import ReadBuffer, Segment
+from spark_segmentlog.log.segment import Segment
 
 SEGMENT_SUFFIXES: Final = (
     LOG_SUFFIX,

@@ -9,6 +9,7 @@ index without it, and a file that was preallocated may keep zeros behind its las
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -34,7 +35,7 @@ def read_largest_timestamp(storage: Storage, path: str) -> int | None:
     if len(data) >= WARM_BYTES:
         with TimeIndex(storage.open_input(path), 0) as index:
             last = index.last_entry()
-        return None if last is None else last[0]
+        return None if last is None else last.timestamp
     count = len(data) // ENTRY.itemsize
     while count and data.startswith(_ZERO_ENTRY, (count - 1) * ENTRY.itemsize):
         count -= 1
@@ -44,30 +45,38 @@ def read_largest_timestamp(storage: Storage, path: str) -> int | None:
     return int(timestamp) if relative_offset >= 0 else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeEntry:
+    """One entry: no record up to `offset` has a larger timestamp than `timestamp`, in ms."""
+
+    timestamp: int
+    offset: int
+
+
 class TimeIndex(IndexFile):
     """Lookups in one `.timeindex`."""
 
     entry = ENTRY
 
-    def last_entry(self) -> tuple[int, int] | None:
-        """Read (largest timestamp in ms, offset); None where there is none to be relied on."""
+    def last_entry(self) -> TimeEntry | None:
+        """Read the last entry; None where there is none, or the entries do not ascend."""
         if self.entries_count == 0 or not self.is_well_formed():
             return None
-        return self._pair(self.entries_count - 1)
+        return self._entry(self.entries_count - 1)
 
-    def lookup(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """Find the last entry below a timestamp.
+    def lookup(self, timestamp_ms: int) -> TimeEntry | None:
+        """Find the last entry below a timestamp; None where there is none.
 
-        Returns
-        -------
-        tuple of (timestamp in ms, offset), or None
-            Records up to that offset all lie below `timestamp_ms`; None where nothing is known.
+        Records up to its offset all lie below `timestamp_ms`.
         """
         if self.entries_count == 0 or not self.is_well_formed(whole=True):
             return None
         slot = self._last_slot("timestamp", timestamp_ms - 1)
-        return None if slot < 0 else self._pair(slot)
+        return None if slot < 0 else self._entry(slot)
 
-    def _pair(self, slot: int) -> tuple[int, int]:
+    def _entry(self, slot: int) -> TimeEntry:
         entry = self._read(slot, 1)
-        return int(entry["timestamp"][0]), self.base_offset + int(entry["relative_offset"][0])
+        return TimeEntry(
+            timestamp=int(entry["timestamp"][0]),
+            offset=self.base_offset + int(entry["relative_offset"][0]),
+        )

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from spark_segmentlog.log.header_walk import HeaderWalk, ReadBuffer
 from spark_segmentlog.log.partition_log import PartitionLog
-from spark_segmentlog.log.segment import HeaderWalk, ReadBuffer
 from spark_segmentlog.log.transactions import transaction_events
 from spark_segmentlog.record.control import ControlRecordType
 from spark_segmentlog.record.header_table import HeaderTable

@@ -16,14 +16,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
-from typing import Final
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from spark_segmentlog.errors import CorruptRecordError, EmptyLogDirectoryError
+from spark_segmentlog.errors import EmptyLogDirectoryError
+from spark_segmentlog.log import index_trust
 from spark_segmentlog.log.commit_journal import read_journal
 from spark_segmentlog.log.file_names import (
     OFFSET_INDEX_SUFFIX,
@@ -31,51 +30,102 @@ from spark_segmentlog.log.file_names import (
     TopicPartition,
     segment_file_name,
 )
-from spark_segmentlog.log.files import ZERO_CHECK_BYTES, is_zero_from
+from spark_segmentlog.log.files import LogFile, is_zero_from
 from spark_segmentlog.log.findings import Finding, FindingKind
+from spark_segmentlog.log.header_walk import (
+    WRONG_CHECKSUM,
+    CorruptRange,
+    HeaderWalk,
+    ReadBuffer,
+)
 from spark_segmentlog.log.index_file import IndexFile
 from spark_segmentlog.log.log_manager import LogManager
 from spark_segmentlog.log.partition_log import PartitionLog
-from spark_segmentlog.log.segment import HeaderWalk, ReadBuffer, Segment
+from spark_segmentlog.log.segment import ScanOptions, Segment, SegmentScanner
 from spark_segmentlog.log.segment_tail import MAX_RELATIVE_OFFSET
 from spark_segmentlog.log.staging import list_staged
-from spark_segmentlog.record.decoder import RecordDecoder
-from spark_segmentlog.record.header_table import check_crcs
-
-MAX_FINDINGS_A_FILE: Final = 20
+from spark_segmentlog.record.header_table import HeaderTable, check_crcs
+from spark_segmentlog.record.layout import LAST_OFFSET_DELTA_OFFSET, MAGIC_V2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentSurvey:
-    """The batches of one segment up to the first bytes that are none, a row each.
+    """All good batches of one segment, a row each, and the bytes that are none.
 
     Attributes
     ----------
-    valid_bytes : int
-        End of the good batches.
-    stop : Finding or None
-        What lies behind them, if anything but zeros.
+    end_position : int
+        End of the last good batch.
+    next_offset : int
+        Offset behind all of them.
+    corrupt : tuple of CorruptRange
+        Bad bytes, in their order.
+    findings : tuple of Finding
+        What else is to be said of batches.
+    torn : Finding or None
+        The half batch that the file ends with.
+    lost_to : int or None
+        An offset behind the last batch that the indexes name, where they are borne out.
     """
 
     segment: Segment
-    valid_bytes: int
+    end_position: int
+    next_offset: int
     file_bytes: int
     positions: npt.NDArray[np.int64]
     base_offsets: npt.NDArray[np.int64]
     last_offsets: npt.NDArray[np.int64]
     max_timestamps: npt.NDArray[np.int64]
-    stop: Finding | None = None
+    corrupt: tuple[CorruptRange, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    torn: Finding | None = None
+    lost_to: int | None = None
+
+    @property
+    def valid_bytes(self) -> int:
+        """End of the good batches in front of the first bad bytes."""
+        return self.corrupt[0].position if self.corrupt else self.end_position
+
+    @property
+    def valid_count(self) -> int:
+        """Number of good batches in front of the first bad bytes."""
+        return int(np.searchsorted(self.positions, self.valid_bytes))
+
+    @property
+    def valid_next_offset(self) -> int:
+        """Offset behind the good batches in front of the first bad bytes."""
+        count = self.valid_count
+        last = int(self.last_offsets[:count].max()) + 1 if count else self.segment.base_offset
+        return max(last, self.segment.base_offset)
 
     @property
     def is_whole(self) -> bool:
-        """Whether these are all batches: no good one can lie behind bad bytes."""
-        return self.stop is None or self.stop.kind is FindingKind.TORN_TAIL
+        """Whether no bytes are bad."""
+        return not self.corrupt
 
     @property
-    def next_offset(self) -> int:
-        """Offset behind the last good batch."""
-        last = self.last_offsets[-1:].tolist()
-        return last[0] + 1 if last else self.segment.base_offset
+    def stop(self) -> Finding | None:
+        """What lies behind the good batches in front of the first bad bytes, if not only zeros."""
+        return _corrupt(self.corrupt[0]) if self.corrupt else self.torn
+
+    @property
+    def lost_range(self) -> tuple[int, int] | None:
+        """Offsets [start, end) behind the last batch that are gone, as the indexes tell."""
+        if self.lost_to is None:
+            return None
+        bound = self.segment.end_offset_bound
+        return self.next_offset, self.lost_to + 1 if bound is None else bound
+
+    def is_bad_at(self, position: int) -> bool:
+        """Tell whether a byte is one of the bad ones."""
+        return any(it.position <= position < it.position + it.length for it in self.corrupt)
+
+    def is_missing(self, offset: int) -> bool:
+        """Tell whether an offset is one that bad bytes may have had."""
+        return any(
+            it.start_offset <= offset and (it.end_offset is None or offset < it.end_offset)
+            for it in self.corrupt
+        )
 
 
 def verify(
@@ -127,49 +177,147 @@ def _is_empty(path: str) -> bool:
 
 def verify_partition(log: PartitionLog, *, deep: bool = False) -> Iterator[Finding]:
     """Verify the segments of one partition and their indexes."""
-    next_offset = 0
     for segment in log.segments:
         survey = survey_segment(segment)
-        yield from _check_offsets(survey, next_offset)
-        if survey.stop is not None:
-            yield survey.stop
+        yield from survey.findings
+        yield from map(_corrupt, survey.corrupt)
+        if survey.torn is not None:
+            yield survey.torn
+        yield from _check_reach(survey)
+        yield from _check_end(survey)
         yield from check_indexes(survey)
         if deep:
-            yield from _decode_all(segment)
-        next_offset = int(survey.last_offsets[-1]) + 1 if len(survey.last_offsets) else next_offset
+            yield from _decode_all(survey)
 
 
 def survey_segment(segment: Segment) -> SegmentSurvey:
-    """Walk a segment's batches and compare their checksums, up to the first bad one."""
-    columns: list[tuple[npt.NDArray[np.int64], ...]] = []
-    stop: Finding | None = None
-    valid_bytes = 0
+    """Walk a segment's batches and compare their checksums."""
+    surveyor = _Surveyor(segment)
     with segment.open_log() as file:
-        file_bytes = file.size()
-        walk = HeaderWalk(segment, file, 0, ReadBuffer(), False, None)
-        try:
-            for table in walk:
-                is_good = check_crcs(walk.buffer, table, file_position=walk.file_position)
-                good = table if is_good.all() else table.select(np.arange(int(is_good.argmin())))
-                if len(good):
-                    columns.append(
-                        (good.position, good.base_offset, good.last_offset, good.max_timestamp)
-                    )
-                    valid_bytes = int(good.position[-1] + good.size_bytes[-1])
-                if len(good) < len(table):
-                    stop = _corrupt(segment, int(table.position[len(good)]), "wrong checksum")
-                    break
-        except CorruptRecordError as error:
-            stop = _corrupt(segment, error.position, error.reason)
-    if stop is None and valid_bytes < file_bytes and not _is_zero_tail(segment, valid_bytes):
-        stop = _torn(segment, valid_bytes, file_bytes)
-    return _survey(segment, valid_bytes, file_bytes, columns, stop)
+        surveyor.walk(file)
+    return surveyor.survey()
+
+
+class _Surveyor:
+    """Follows a walk over one segment; bad bytes are noted and stepped over."""
+
+    def __init__(self, segment: Segment) -> None:
+        self._segment = segment
+        self._corrupt: list[CorruptRange] = []
+        self._findings: list[Finding] = []
+        self._columns: list[npt.NDArray[np.int64]] = []
+        self._torn: Finding | None = None
+        self._end_position = 0
+        self._file_bytes = 0
+        self._next_offset = segment.base_offset
+        self._lost_to: int | None = None
+
+    def walk(self, file: LogFile) -> None:
+        """Look at every batch of the file."""
+        self._file_bytes = file.size()
+        buffer = ReadBuffer()
+        walk = HeaderWalk(self._segment, file, 0, buffer, True, self._corrupt.append)
+        for table in walk:
+            self._take(walk, table)
+        self._next_offset = walk.next_offset
+        self._lost_to = self._find_lost(file, walk)
+        rest = self._file_bytes - walk.position
+        if self._torn is None and rest > 0 and not is_zero_from(file, walk.position, buffer.array):
+            detail = f"{rest} bytes of a batch that is cut off"
+            self._torn = _torn(self._segment, walk.position, detail)
+
+    def _find_lost(self, file: LogFile, walk: HeaderWalk) -> int | None:
+        """Look for offsets that are gone; a crash can leave such indexes in the last segment."""
+        segment = self._segment
+        if segment.end_offset_bound is None and not segment.is_index_trusted:
+            return None
+        return index_trust.offset_beyond_end(segment, file, walk.position, walk.known_offset)
+
+    def _take(self, walk: HeaderWalk, table: HeaderTable) -> None:
+        is_good = check_crcs(walk.buffer, table, file_position=walk.file_position)
+        self._findings += _header_findings(walk, table, np.flatnonzero(is_good))
+        good = table.select(is_good)
+        if len(good):
+            self._end_position = int(good.position[-1] + good.size_bytes[-1])
+            self._columns.append(
+                np.stack([good.position, good.base_offset, good.last_offset, good.max_timestamp])
+            )
+        for row in np.flatnonzero(~is_good).tolist():
+            position, size_bytes = int(table.position[row]), int(table.size_bytes[row])
+            if row == len(table) - 1 and walk.is_torn_end(table.select(np.array([row]))):
+                walk.distrust(table, position)
+                self._torn = _torn(self._segment, position, "a batch with a wrong checksum")
+            else:
+                walk.step_over_batch(table, position, size_bytes, WRONG_CHECKSUM)
+
+    def survey(self) -> SegmentSurvey:
+        """Give what was seen."""
+        columns = np.concatenate([np.empty((4, 0), np.int64), *self._columns], axis=1)
+        positions, base_offsets, last_offsets, max_timestamps = columns
+        return SegmentSurvey(
+            segment=self._segment,
+            end_position=self._end_position,
+            next_offset=self._next_offset,
+            file_bytes=self._file_bytes,
+            positions=positions,
+            base_offsets=base_offsets,
+            last_offsets=last_offsets,
+            max_timestamps=max_timestamps,
+            corrupt=tuple(self._corrupt),
+            findings=tuple(self._findings),
+            torn=self._torn,
+            lost_to=self._lost_to,
+        )
+
+
+def _header_findings(
+    walk: HeaderWalk, table: HeaderTable, rows: npt.NDArray[np.int64]
+) -> Iterator[Finding]:
+    """Find headers of good batches that a reader copes with, though they are not right."""
+    segment = walk.segment
+    if walk.floor:
+        yield Finding(
+            kind=FindingKind.OFFSET_ORDER,
+            path=segment.log_path,
+            topic_partition=segment.topic_partition,
+            position=int(table.position[0]),
+            detail=f"offsets {table.base_offset[0]} to {table.last_offset[0]} stand again, each is "
+            "read where it stands first",
+        )
+    counts = table.last_offset - table.base_offset + 1
+    dense = rows[(table.magic[rows] == MAGIC_V2) & (table.records_count[rows] == counts[rows])]
+    starts = table.position[dense] - walk.file_position + LAST_OFFSET_DELTA_OFFSET
+    stored = walk.buffer[starts[:, None] + np.arange(4)].copy().view(">i4").reshape(-1)
+    for row in dense[stored != counts[dense] - 1].tolist():
+        yield Finding(
+            kind=FindingKind.BATCH_HEADER,
+            path=segment.log_path,
+            topic_partition=segment.topic_partition,
+            position=int(table.position[row]),
+            detail=f"last offset delta below that of its {counts[row]} records",
+        )
 
 
 def check_indexes(survey: SegmentSurvey) -> Iterator[Finding]:
     """Compare the indexes of a segment with its batches, as far as these are known."""
-    yield from _limited(_check_offset_index(survey))
-    yield from _limited(_check_time_index(survey))
+    yield from _first_of_file(_check_offset_index(survey))
+    yield from _first_of_file(_check_time_index(survey))
+
+
+def _check_end(survey: SegmentSurvey) -> Iterator[Finding]:
+    """Tell of offsets behind the last batch that the indexes know."""
+    if survey.lost_range is None:
+        return
+    start_offset, end_offset = survey.lost_range
+    yield Finding(
+        kind=FindingKind.LOST_OFFSETS,
+        path=survey.segment.log_path,
+        topic_partition=survey.segment.topic_partition,
+        position=survey.end_position,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        detail=f"the file ends here, its index names offset {survey.lost_to}",
+    )
 
 
 def _read_entries(
@@ -205,11 +353,15 @@ def _check_offset_index(survey: SegmentSurvey) -> Iterator[Finding]:
     offsets = entries["relative_offset"].astype(np.int64) + segment.base_offset
     positions = entries["position"].astype(np.int64)
     rows = np.searchsorted(survey.positions, positions)
-    ends = np.searchsorted(survey.last_offsets, offsets)
+    reached = np.maximum.accumulate(survey.last_offsets)
+    ends = np.searchsorted(reached, offsets)
     for slot in range(len(entries)):
-        reason = _offset_entry_fault(
-            survey, int(offsets[slot]), int(positions[slot]), int(rows[slot]), int(ends[slot])
-        )
+        offset, position = int(offsets[slot]), int(positions[slot])
+        if survey.is_bad_at(position) or survey.is_missing(offset):
+            continue
+        if survey.lost_to is not None and offset >= survey.next_offset:
+            return
+        reason = _offset_entry_fault(survey, offset, position, int(rows[slot]), int(ends[slot]))
         if reason:
             at = slot * entries.dtype.itemsize
             yield _index_finding(segment, FindingKind.OFFSET_INDEX, at, reason)
@@ -221,9 +373,7 @@ def _offset_entry_fault(
     """Tell what is wrong with an entry; an empty text where nothing is."""
     entry = f"entry (offset {offset}, position {position})"
     if row >= len(survey.positions):
-        if not survey.is_whole:
-            return ""
-        return f"{entry} points behind the last batch, which ends at {survey.valid_bytes}"
+        return f"{entry} points behind the last batch, which ends at {survey.end_position}"
     if int(survey.positions[row]) != position:
         return f"{entry} points between batches, the next starts at {survey.positions[row]}"
     if int(survey.last_offsets[row]) > offset:
@@ -245,17 +395,19 @@ def _check_time_index(survey: SegmentSurvey) -> Iterator[Finding]:
         return
     maxima = np.maximum.accumulate(survey.max_timestamps)
     offsets = entries["relative_offset"].astype(np.int64) + segment.base_offset
-    rows = np.searchsorted(survey.last_offsets, offsets)
+    rows = np.searchsorted(np.maximum.accumulate(survey.last_offsets), offsets)
     for slot in range(len(entries)):
         row, timestamp = int(rows[slot]), int(entries["timestamp"][slot])
         entry = f"entry (timestamp {timestamp}, offset {offsets[slot]})"
         at = slot * entries.dtype.itemsize
-        if row >= len(maxima) and not survey.is_whole:
-            return
         if row >= len(maxima):
+            if survey.lost_to is not None or survey.is_missing(int(offsets[slot])):
+                return
             reason = f"{entry} lies behind the last batch"
             yield _index_finding(segment, FindingKind.TIME_INDEX, at, reason)
-        elif int(maxima[row]) != timestamp:
+        elif int(maxima[row]) != timestamp and not _may_be_of_bad_batch(
+            survey, row, int(maxima[row]), timestamp
+        ):
             reason = f"{entry}, the largest timestamp up to there is {maxima[row]}"
             yield _index_finding(segment, FindingKind.TIME_INDEX, at, reason)
     largest = int(maxima[-1]) if len(maxima) else -1
@@ -265,61 +417,44 @@ def _check_time_index(survey: SegmentSurvey) -> Iterator[Finding]:
         yield _index_finding(segment, FindingKind.TIME_INDEX, -1, reason)
 
 
+def _may_be_of_bad_batch(survey: SegmentSurvey, row: int, largest: int, timestamp: int) -> bool:
+    """Tell whether a bad batch may have had a timestamp that no good one up to a row has."""
+    is_behind_bad = bool(survey.corrupt) and survey.positions[row] > survey.corrupt[0].position
+    return is_behind_bad and timestamp > largest
+
+
 def _last_timestamp(entries: npt.NDArray[np.void]) -> int:
     return int(entries["timestamp"][-1]) if len(entries) else -1
 
 
-def _check_offsets(survey: SegmentSurvey, next_offset: int) -> Iterator[Finding]:
-    """Check that offsets ascend, within the segment and from the one before."""
+def _check_reach(survey: SegmentSurvey) -> Iterator[Finding]:
+    """Check that a broker's index can hold all offsets of a segment."""
     segment = survey.segment
-    if len(survey.positions) == 0:
-        return
-    floors = np.concatenate([[max(next_offset, segment.base_offset)], survey.last_offsets[:-1] + 1])
-    is_bad = (survey.base_offsets < floors) | (survey.last_offsets < survey.base_offsets)
-    bound = segment.end_offset_bound
-    if bound is not None:
-        is_bad |= survey.last_offsets >= bound
-    for row in np.flatnonzero(is_bad)[:MAX_FINDINGS_A_FILE].tolist():
-        yield Finding(
-            kind=FindingKind.OFFSET_ORDER,
-            path=segment.log_path,
-            topic_partition=segment.topic_partition,
-            position=int(survey.positions[row]),
-            detail=(
-                f"batch of offsets {survey.base_offsets[row]} to {survey.last_offsets[row]}, "
-                f"allowed is from {floors[row]} on"
-                + (f" and below {bound}" if bound is not None else "")
-            ),
-        )
-    if int(survey.last_offsets[-1]) - segment.base_offset > MAX_RELATIVE_OFFSET:
+    if survey.next_offset - 1 - segment.base_offset > MAX_RELATIVE_OFFSET:
         yield Finding(
             kind=FindingKind.OFFSET_ORDER,
             path=segment.log_path,
             topic_partition=segment.topic_partition,
             detail=(
-                f"last offset {survey.last_offsets[-1]} is more than {MAX_RELATIVE_OFFSET} above "
+                f"last offset {survey.next_offset - 1} is more than {MAX_RELATIVE_OFFSET} above "
                 "the base offset: a broker cannot load the segment"
             ),
         )
 
 
-def _decode_all(segment: Segment) -> Iterator[Finding]:
-    """Decode every record, as a read that skips nothing would."""
-    topic_partition = segment.topic_partition
-    decoder = RecordDecoder(
-        ("key", "value", "headers"),
-        topic=topic_partition.topic,
-        partition=topic_partition.partition,
-        source=segment.log_path,
+def _decode_all(survey: SegmentSurvey) -> Iterator[Finding]:
+    """Decode every record; tells of batches that are bad, though their checksums are right."""
+    segment = survey.segment
+    found: list[CorruptRange] = []
+    scanner = SegmentScanner(
+        segment.topic_partition,
+        ScanOptions(columns=("key", "value", "headers"), skip_corrupt=True, read_ahead=False),
+        on_corrupt=found.append,
     )
-    with segment.open_log() as file:
-        walk = HeaderWalk(segment, file, 0, ReadBuffer(), False, None)
-        try:
-            for table in walk:
-                for _ in decoder.decode(walk.buffer, table, None, file_position=walk.file_position):
-                    pass
-        except CorruptRecordError as error:
-            yield _corrupt(segment, error.position, error.reason)
+    for _ in scanner.scan(segment):
+        pass
+    known = {it.position for it in survey.corrupt}
+    yield from (_corrupt(it) for it in found if it.position not in known)
 
 
 def _verify_log_directory(log_directory: str) -> Iterator[Finding]:
@@ -340,51 +475,25 @@ def _verify_log_directory(log_directory: str) -> Iterator[Finding]:
         )
 
 
-def _survey(
-    segment: Segment,
-    valid_bytes: int,
-    file_bytes: int,
-    columns: Sequence[tuple[npt.NDArray[np.int64], ...]],
-    stop: Finding | None,
-) -> SegmentSurvey:
-    positions, base_offsets, last_offsets, max_timestamps = (
-        np.concatenate([np.empty(0, np.int64), *(part[field] for part in columns)])
-        for field in range(4)
-    )
-    return SegmentSurvey(
-        segment=segment,
-        valid_bytes=valid_bytes,
-        file_bytes=file_bytes,
-        positions=positions,
-        base_offsets=base_offsets,
-        last_offsets=last_offsets,
-        max_timestamps=max_timestamps,
-        stop=stop,
-    )
-
-
-def _is_zero_tail(segment: Segment, position: int) -> bool:
-    with segment.open_log() as file:
-        return is_zero_from(file, position, np.empty(ZERO_CHECK_BYTES, np.uint8))
-
-
-def _corrupt(segment: Segment, position: int, reason: str) -> Finding:
+def _corrupt(found: CorruptRange) -> Finding:
     return Finding(
         kind=FindingKind.CORRUPT_BATCH,
-        path=segment.log_path,
-        topic_partition=segment.topic_partition,
-        position=position,
-        detail=reason,
+        path=found.path,
+        topic_partition=found.topic_partition,
+        position=found.position,
+        start_offset=found.start_offset,
+        end_offset=found.end_offset,
+        detail=found.reason,
     )
 
 
-def _torn(segment: Segment, valid_bytes: int, file_bytes: int) -> Finding:
+def _torn(segment: Segment, position: int, detail: str) -> Finding:
     return Finding(
         kind=FindingKind.TORN_TAIL,
         path=segment.log_path,
         topic_partition=segment.topic_partition,
-        position=valid_bytes,
-        detail=f"{file_bytes - valid_bytes} bytes of a batch that is cut off",
+        position=position,
+        detail=detail,
     )
 
 
@@ -403,6 +512,12 @@ def _index_path(segment: Segment, kind: FindingKind) -> str:
     return f"{segment.directory}/{segment_file_name(segment.base_offset, suffix)}{segment.suffix}"
 
 
-def _limited(findings: Iterator[Finding]) -> Iterator[Finding]:
-    """Give the first findings of a file: the rest of an index that is wrong says nothing new."""
-    yield from islice(findings, MAX_FINDINGS_A_FILE)
+def _first_of_file(findings: Iterator[Finding]) -> Iterator[Finding]:
+    """Give the first finding about a file, with the number of those that it stands for."""
+    first = next(findings, None)
+    if first is None:
+        return
+    others = sum(1 for _ in findings)
+    if others:
+        first = replace(first, detail=f"{first.detail}, and {others} more entries")
+    yield first

@@ -106,8 +106,12 @@ class RecordBatchHeader:
 
     @property
     def last_offset(self) -> int:
-        """Last offset of the batch as it was first written (inclusive)."""
-        return self.base_offset + self.last_offset_delta
+        """Last offset of the batch as it was first written (inclusive).
+
+        A producer library left the delta 0 whatever the number of records, each of which still has
+        an offset of its own.
+        """
+        return self.base_offset + max(self.last_offset_delta, self.records_count - 1)
 
     @property
     def next_offset(self) -> int:
@@ -314,8 +318,9 @@ def _read_record(body: memoryview, position: int, header: RecordBatchHeader) -> 
     headers, position = _read_headers(body, position, end)
     if position != end:
         raise VarintError(f"{end - position} bytes are left over behind its headers")
-    if not 0 <= offset_delta <= header.last_offset_delta:
-        raise VarintError(f"offset delta {offset_delta}, allowed 0 to {header.last_offset_delta}")
+    last_delta = header.last_offset - header.base_offset
+    if not 0 <= offset_delta <= last_delta:
+        raise VarintError(f"offset delta {offset_delta}, allowed 0 to {last_delta}")
     record = Record(
         offset=header.base_offset + offset_delta,
         timestamp_ms=_record_timestamp(header, timestamp_delta),

@@ -446,7 +446,7 @@ def _batch_bytes(
         MAGIC_V2,
         0,
         attributes,
-        header.last_offset_delta,
+        header.last_offset - header.base_offset,
         base_timestamp,
         max_timestamp,
         header.producer_id,

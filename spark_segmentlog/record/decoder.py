@@ -128,6 +128,7 @@ class RecordDecoder:
         settings[kernels.MAX_BYTES] = max_bytes
         settings[kernels.CHECK_CRCS] = check_crcs
         settings[kernels.VALIDATE_FIRST] = validate_first
+        self._start_offset = int(settings[kernels.START_OFFSET])
         self._settings = settings
         # For bytes whose checksum was compared before they were decompressed.
         self._checked_settings = settings.copy()
@@ -154,6 +155,7 @@ class RecordDecoder:
         selected: Bools | Int64s | None = None,
         *,
         file_position: int,
+        min_offset: int = 0,
     ) -> Iterator[pa.RecordBatch]:
         """Decode rows of a header table; what does not fill an Arrow batch waits for more.
 
@@ -167,6 +169,8 @@ class RecordDecoder:
             Mask or numbers of rows; all of them where not given. Control batches are never rows.
         file_position : int
             Position in the file of ``buffer[0]``.
+        min_offset : int
+            Records below it are left out, beside those that the filter leaves out.
 
         Raises
         ------
@@ -176,6 +180,9 @@ class RecordDecoder:
         MalformedTimestampError
             When a timestamp cannot be held by Spark, and that column is asked for.
         """
+        start_offset = max(self._start_offset, min_offset)
+        self._settings[kernels.START_OFFSET] = start_offset
+        self._checked_settings[kernels.START_OFFSET] = start_offset
         flat = flat_bytes(buffer)
         source = _Input(flat, bytes_view(flat), table.entries, file_position)
         for kind, rows, spans in _runs(source, selected):

@@ -20,6 +20,7 @@ from spark_segmentlog.record.layout import (
     COMPRESSION_CODEC_MASK,
     CONTROL_MASK,
     DELETE_HORIZON_MASK,
+    HEADER_SIZE_UP_TO_MAGIC,
     LOG_OVERHEAD,
     LOG_PREFIX,
     MAGIC_OFFSET,
@@ -36,6 +37,7 @@ from spark_segmentlog.record.layout import (
 )
 
 _MAX_ENTRIES = 1 << 17
+_MAX_COVERING_ENTRIES = 1024
 _MIN_LENGTHS = {
     MAGIC_V0: MIN_MESSAGE_SIZE_V0,
     MAGIC_V1: MIN_MESSAGE_SIZE_V1,
@@ -229,7 +231,13 @@ def check_crcs(buffer: Bytes, table: HeaderTable, *, file_position: int) -> Bool
 
 
 def find_next_batch(
-    buffer: Bytes, start: int, end: int, *, file_position: int, min_offset: int
+    buffer: Bytes,
+    start: int,
+    end: int,
+    *,
+    file_position: int,
+    min_offset: int,
+    end_offset: int = 2**63 - 1,
 ) -> int:
     """Find where entries go on behind bad bytes.
 
@@ -237,13 +245,42 @@ def find_next_batch(
     -------
     int
         File position of the first entry that lies whole in ``buffer[start:end]``, has a good
-        checksum and a last offset of at least `min_offset`; -1 when there is none.
+        checksum and a last offset of at least `min_offset` and below `end_offset`; -1 when there is
+        none.
     """
     buffer = flat_bytes(buffer)
     assert 0 <= start <= end <= len(buffer)
     budget = 16 * (end - start) + (64 << 20)
-    found = kernels.find_entry(buffer, start, end, min_offset, budget)
+    found = kernels.find_entry(buffer, start, end, min_offset, end_offset, budget)
     return file_position + found if found >= 0 else -1
+
+
+def find_covering_entries(
+    buffer: Bytes, at: int, *, left: int, min_offset: int, end_offset: int
+) -> Int64s | None:
+    """Find where an entry may stand that covers a byte, that is, starts before and ends behind it.
+
+    Parameters
+    ----------
+    buffer : ndarray of uint8
+        Piece of a file, with at least `HEADER_SIZE_UP_TO_MAGIC` bytes from index `at` on.
+    at : int
+        Index of the byte.
+    left : int
+        Bytes of the file from that byte on.
+    min_offset, end_offset : int
+        Range of the offsets that the entry may start with, the end exclusive.
+
+    Returns
+    -------
+    ndarray of int64 or None
+        Indexes in `buffer`; no checksum was compared. None where there are very many.
+    """
+    assert at >= 0
+    assert at + HEADER_SIZE_UP_TO_MAGIC <= len(buffer)
+    found = np.empty(_MAX_COVERING_ENTRIES, np.int64)
+    count = kernels.find_covering(flat_bytes(buffer), 0, at, left, min_offset, end_offset, found)
+    return found[:count] if count <= len(found) else None
 
 
 def flat_bytes(buffer: Bytes) -> Bytes:

@@ -346,13 +346,16 @@ def _header_can_be(buffer: Bytes, position: int, magic: int) -> bool:
         return True
     delta = int64(load_be32(buffer, position + LAST_OFFSET_DELTA_OFFSET))
     count = int64(load_be32(buffer, position + RECORDS_COUNT_OFFSET))
-    return delta >= 0 and count >= 0 and base_offset < _INT64_MAX - delta
+    return delta >= 0 and count >= 0 and base_offset < _INT64_MAX - max(delta, count - 1)
 
 
 @inlined
 def _put_batch(buffer: Bytes, position: int, row: Int64s) -> None:
+    delta = int64(load_be32(buffer, position + LAST_OFFSET_DELTA_OFFSET))
+    count = int64(load_be32(buffer, position + RECORDS_COUNT_OFFSET))
     row[BASE_OFFSET] = load_be64(buffer, position)
-    row[LAST_OFFSET] = row[BASE_OFFSET] + load_be32(buffer, position + LAST_OFFSET_DELTA_OFFSET)
+    # An old producer library left the delta 0: each record still has an offset of its own.
+    row[LAST_OFFSET] = row[BASE_OFFSET] + max(delta, count - 1)
     attributes = int64(load_be32(buffer, position + ATTRIBUTES_OFFSET)) >> 16
     row[ATTRIBUTES] = attributes
     row[BASE_TIMESTAMP] = load_be64(buffer, position + BASE_TIMESTAMP_OFFSET)
@@ -361,7 +364,7 @@ def _put_batch(buffer: Bytes, position: int, row: Int64s) -> None:
     row[PRODUCER_ID] = load_be64(buffer, position + PRODUCER_ID_OFFSET)
     row[PRODUCER_EPOCH] = int64(load_be32(buffer, position + PRODUCER_EPOCH_OFFSET)) >> 16
     row[BASE_SEQUENCE] = load_be32(buffer, position + BASE_SEQUENCE_OFFSET)
-    row[RECORDS_COUNT] = load_be32(buffer, position + RECORDS_COUNT_OFFSET)
+    row[RECORDS_COUNT] = count
     row[CRC] = int64(load_be32(buffer, position + CRC_OFFSET)) & 0xFFFFFFFF
 
 
@@ -476,11 +479,13 @@ def select_entries(
 
 
 @kernel
-def find_entry(buffer: Bytes, start: int, end: int, min_offset: int, budget: int) -> int:
+def find_entry(
+    buffer: Bytes, start: int, end: int, min_offset: int, end_offset: int, budget: int
+) -> int:
     """Index of the next whole entry in buffer[start:end] with a good checksum, or -1.
 
-    Its last offset is at least `min_offset`. `budget` bounds the bytes that are checksummed in
-    vain, so that no bytes can make the search quadratic; candidates above what is left of it are
+    Its last offset lies in [min_offset, end_offset). `budget` bounds the bytes that are checksummed
+    in vain, so that no bytes can make the search quadratic; candidates above what is left of it are
     passed over.
     """
     position = start
@@ -495,12 +500,46 @@ def find_entry(buffer: Bytes, start: int, end: int, min_offset: int, budget: int
             last_offset = load_be64(buffer, position)
             if magic == 2:
                 last_offset += load_be32(buffer, position + LAST_OFFSET_DELTA_OFFSET)
-            if last_offset >= min_offset:
+            if min_offset <= last_offset < end_offset:
                 if entry_crc_is_good(buffer, position, position + size):
                     return position
                 budget -= size
         position += 1
     return -1
+
+
+@kernel
+def find_covering(
+    buffer: Bytes,
+    start: int,
+    at: int,
+    left: int,
+    min_offset: int,
+    end_offset: int,
+    found: Int64s,
+) -> int:
+    """List the indexes in buffer[start:at] where an entry may stand that reaches beyond `at`.
+
+    It starts before `at`, ends behind it and at most `left` bytes behind it, and its offsets lie in
+    [min_offset, end_offset). No checksum is compared. Returns their number, which may be larger
+    than `found` has room for; those are the last ones, `HEADER_SIZE_UP_TO_MAGIC` bytes behind `at`
+    are there to be read.
+    """
+    count = 0
+    for behind in range(at - start):
+        position = at - 1 - behind
+        base_offset = load_be64(buffer, position)
+        if base_offset < min_offset or base_offset >= end_offset:
+            continue
+        magic = int64(buffer[position + MAGIC_OFFSET])
+        length = int64(load_be32(buffer, position + SIZE_OFFSET))
+        size = LOG_OVERHEAD + length
+        if length < _min_length(magic) or size <= at - position or size > at - position + left:
+            continue
+        if count < len(found):
+            found[count] = position
+        count += 1
+    return count
 
 
 # Records

@@ -93,7 +93,10 @@ class OpenWrapper:
         )
 
     def messages(self) -> Iterator[Int64s]:
-        """List the messages, piece by piece, with offsets and times as the wrapper makes them."""
+        """List the messages, piece by piece, with offsets and times as the wrapper makes them.
+
+        Those below the wrapper's first offset, as its header table has it, were met before it.
+        """
         for piece in self._pieces():
             messages = _messages(piece.entries, 0)
             messages[:, kernels.MESSAGE_OFFSET] += self._base_offset
@@ -101,7 +104,7 @@ class OpenWrapper:
             messages[:, kernels.MESSAGE_TIMESTAMP_TYPE] = kind
             if kind is TimestampType.LOG_APPEND_TIME:
                 messages[:, kernels.MESSAGE_TIMESTAMP] = self.header[kernels.MAX_TIMESTAMP]
-            yield messages
+            yield messages[messages[:, kernels.MESSAGE_OFFSET] >= self.header[kernels.BASE_OFFSET]]
 
     def _timestamp_type(self) -> TimestampType:
         if self.header[kernels.MAGIC] != MAGIC_V1:

@@ -19,9 +19,10 @@ import pyarrow as pa
 
 from spark_segmentlog.errors import OptionValueError
 from spark_segmentlog.log.file_names import OffsetRange, TopicPartition
+from spark_segmentlog.log.header_walk import CorruptRange
 from spark_segmentlog.log.log_manager import LogManager
 from spark_segmentlog.log.partition_log import PartitionLog, SegmentList, scan_segments
-from spark_segmentlog.log.segment import CorruptRange, ScanOptions, Segment
+from spark_segmentlog.log.segment import ScanOptions, Segment
 from spark_segmentlog.record.record_filter import RecordFilter
 from spark_segmentlog.spark import offsets, planning
 from spark_segmentlog.spark.offsets import (
@@ -42,11 +43,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Offsets [start, end) of one partition, and the neighbouring segments that hold them."""
+    """Offsets [start, end) of one partition, and the neighbouring segments that hold them.
+
+    `read_range` is that of the whole read, where it is cut into slices.
+    """
 
     segments: tuple[Segment, ...]
     start_offset: int
     end_offset: int
+    read_range: tuple[int, int] | None = None
 
 
 Split = tuple[Slice, ...]
@@ -273,10 +278,20 @@ def cut_into_splits(
             min_partitions=options.min_partitions,
             max_records_per_partition=options.max_records_per_partition,
         )
-        return _splits_of_ranges(divided, read.logs, bounds)
+        return _with_read_range(_splits_of_ranges(divided, read.logs, bounds), read)
     if options.max_partition_bytes is not None:
-        return _splits_of_bytes(read, options.max_partition_bytes, bounds)
-    return _splits_of_segments(read, bounds)
+        splits = _splits_of_bytes(read, options.max_partition_bytes, bounds)
+        return _with_read_range(splits, read)
+    return _with_read_range(_splits_of_segments(read, bounds), read)
+
+
+def _with_read_range(splits: Iterable[Split], read: ResolvedRead) -> list[Split]:
+    """Let slices know the range that they are cut from: bad bytes are reported once a read."""
+    whole = {it.topic_partition: (it.start_offset, it.end_offset) for it in read.ranges}
+    return [
+        tuple(replace(it, read_range=whole[it.segments[0].topic_partition]) for it in split)
+        for split in splits
+    ]
 
 
 def _splits_of_ranges(
@@ -400,6 +415,7 @@ class ReadRequest:
             skip_corrupt=self.options.mode is not Mode.FAILFAST,
             fail_on_data_loss=self.options.fail_on_data_loss,
             read_ahead=self.read_ahead,
+            read_range=it.read_range,
         )
 
 
@@ -425,7 +441,14 @@ def _read_slice(it: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch]:
 
 def _taken(corrupt: list[CorruptRange]) -> list[dict[str, Any]]:
     rows = [
-        {"path": it.path, "position": it.position, "length": it.length, "reason": it.reason}
+        {
+            "path": it.path,
+            "position": it.position,
+            "length": it.length,
+            "reason": it.reason,
+            "startOffset": it.start_offset,
+            "endOffset": it.end_offset,
+        }
         for it in corrupt
     ]
     corrupt.clear()

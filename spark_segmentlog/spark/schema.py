@@ -25,8 +25,12 @@ CORRUPT_RECORD_TYPE: Final = pa.struct(
         ("position", pa.int64()),
         ("length", pa.int64()),
         ("reason", pa.string()),
+        ("startOffset", pa.int64()),
+        ("endOffset", pa.int64()),
     ]
 )
+# A schema may ask for the bytes alone, without the offsets that are missing for them.
+CORRUPT_BYTES_TYPE: Final = pa.struct(list(CORRUPT_RECORD_TYPE)[:4])
 
 ROW_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 HEADERS: Final = "headers"
@@ -170,7 +174,7 @@ class RowShape:
         """Make rows of bad bytes, with nulls in every column of data."""
         return pa.RecordBatch.from_arrays(
             [
-                _fit(pa.array(corrupt, CORRUPT_RECORD_TYPE), it)
+                _fit(pa.array(corrupt, it.type), it)
                 if place == self.corrupt_place
                 else _fit(pa.nulls(len(corrupt), it.type), it)
                 for place, it in enumerate(self.schema)
@@ -195,7 +199,8 @@ def shape_rows(schema: pa.Schema, options: ReadOptions) -> RowShape:
         name = by_key.get(wanted.name.lower())
         if name is None:
             raise SchemaError(_unknown_text(wanted.name, by_key))
-        if not _is_same_type(wanted.type, known[name]):
+        is_bytes_alone = name == CORRUPT_RECORD and _is_same_type(wanted.type, CORRUPT_BYTES_TYPE)
+        if not _is_same_type(wanted.type, known[name]) and not is_bytes_alone:
             raise SchemaError(
                 f"column '{wanted.name}' is asked for as {_sql_name(wanted.type)}, it is "
                 f"{_sql_name(known[name])}"

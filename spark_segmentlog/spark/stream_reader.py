@@ -31,7 +31,7 @@ from pyspark.sql.streaming.datasource import (
 
 from spark_segmentlog.errors import DataLossError, SegmentLogError
 from spark_segmentlog.log.checkpoints import read_partition_metadata
-from spark_segmentlog.log.file_names import OffsetRange, TopicPartition
+from spark_segmentlog.log.file_names import MAX_OFFSET, OffsetRange, TopicPartition
 from spark_segmentlog.log.log_watch import LogWatch, WatchedPartitionLog
 from spark_segmentlog.spark import offsets as kafka_offsets
 from spark_segmentlog.spark import planning, stream_planning
@@ -69,6 +69,8 @@ GONE_ATTEMPTS: Final = 3
 GONE_PAUSE_SECONDS: Final = 0.1
 MOVED_ATTEMPTS: Final = 10
 MAX_WARNINGS_KEPT: Final = 1000
+# Bad bytes are reported by the micro-batch that holds the first offset that is missing for them.
+_WHOLE_STREAM: Final = (0, MAX_OFFSET)
 
 DATA_LOSS_ADVICE: Final = (
     "Some data may have been lost because they are not available any more; either the data was "
@@ -536,7 +538,7 @@ def _to_splits(packs: Iterable[Sequence[OffsetRange]], logs: Logs) -> list[Strea
         for it in pack:
             log = logs[it.topic_partition]
             segments = tuple(log.segments_between(it.start_offset, it.end_offset))
-            slices.append(Slice(segments, it.start_offset, it.end_offset))
+            slices.append(Slice(segments, it.start_offset, it.end_offset, _WHOLE_STREAM))
             topic_ids.append(log.topic_id)
         splits.append(StreamSplit(tuple(slices), tuple(topic_ids)))
     return splits

@@ -116,7 +116,7 @@ def _segment_row(segment: Segment, it: Slice) -> dict[str, Any]:
             if segment.end_offset_bound is None
             else segment.end_offset_bound,
             "sizeBytes": segment.size_bytes(),
-            "maxTimestampMs": None if last_time is None else last_time[0],
+            "maxTimestampMs": None if last_time is None else last_time.timestamp,
             "offsetIndexEntries": offset_index.entries_count,
             "timeIndexEntries": time_index.entries_count,
             "abortedTransactions": len(segment.transaction_index()),

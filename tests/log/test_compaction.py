@@ -668,7 +668,7 @@ def test_a_closed_segment_that_ends_torn_is_refused(tmp_path: Path) -> None:
         tmp_path,
         [SegmentSpec(plain_batches([(b"a", b"1"), (b"a", b"2")]), cut_bytes=1), active(2)],
     )
-    with pytest.raises(InvalidBatchError, match="closed segment"):
+    with pytest.raises(InvalidBatchError, match="another segment follows"):
         run(directory)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from spark_segmentlog.log.files import LOCAL, LogFile
 from spark_segmentlog.log.offset_index import OffsetIndex
-from spark_segmentlog.log.time_index import TimeIndex, read_largest_timestamp
+from spark_segmentlog.log.time_index import TimeEntry, TimeIndex, read_largest_timestamp
 
 BASE = 1000
 
@@ -43,25 +43,30 @@ def _time_index(path: Path, entries, zeros: int = 0) -> TimeIndex:
     return TimeIndex(LOCAL.open_input(str(file)), BASE)
 
 
+def _position(index: OffsetIndex, offset: int, **limits: int) -> int:
+    entry = index.lookup(offset, **limits)
+    return 0 if entry is None else entry.position
+
+
 def test_lookup_gives_the_last_entry_at_or_below(tmp_path):
     with _offset_index(tmp_path, [(10, 100), (20, 200), (30, 300)]) as index:
-        found = [index.lookup(BASE + offset) for offset in (0, 9, 10, 19, 20, 35, 2**40)]
+        found = [_position(index, BASE + offset) for offset in (0, 9, 10, 19, 20, 35, 2**40)]
     assert found == [0, 0, 100, 100, 200, 300, 300]
 
 
 def test_entries_past_the_end_of_the_log_are_left_out(tmp_path):
     with _offset_index(tmp_path, [(10, 100), (20, 200), (30, 300)]) as index:
-        assert index.lookup(BASE + 35, below_position=300) == 200
-        assert index.lookup(BASE + 35, below_position=100) == 0
+        assert _position(index, BASE + 35, below_position=300) == 200
+        assert _position(index, BASE + 35, below_position=100) == 0
 
 
 def test_an_index_of_zeros_and_one_with_a_single_zero_entry_find_the_start(tmp_path):
     with _offset_index(tmp_path, [], zeros=10_485_760) as index:
         assert index.entries_count == 0
-        assert index.lookup(BASE) == index.lookup(BASE + 500) == 0
+        assert _position(index, BASE) == _position(index, BASE + 500) == 0
         assert index.is_well_formed()
     with _offset_index(tmp_path, [(0, 0)]) as index:
-        assert index.lookup(BASE + 500) == 0
+        assert _position(index, BASE + 500) == 0
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 682, 1023, 1024, 1025, 5000, 40_000])
@@ -72,8 +77,8 @@ def test_lookup_agrees_with_a_list_whatever_the_size_and_padding(tmp_path, count
             assert index.entries_count == count
             for slot in {0, 1, count // 2, count - 1} & set(range(count)):
                 relative, position = entries[slot]
-                assert index.lookup(BASE + relative) == position
-                assert index.lookup(BASE + relative - 1) == position - 50
+                assert _position(index, BASE + relative) == position
+                assert _position(index, BASE + relative - 1) == position - 50
 
 
 def test_a_preallocated_index_is_never_read_whole(tmp_path):
@@ -81,7 +86,7 @@ def test_a_preallocated_index_is_never_read_whole(tmp_path):
     with _offset_index(tmp_path, entries, 10_000_000) as index:
         counting = _CountingFile(index._file)
         index._file = counting
-        assert index.lookup(BASE + 7 * 3 + 7) == 50 * 3 + 50
+        assert _position(index, BASE + 7 * 3 + 7) == 50 * 3 + 50
         assert counting.bytes_read < 40_000
 
 
@@ -105,7 +110,7 @@ def test_unsorted_or_negative_entries_are_not_well_formed(tmp_path):
 
 def test_a_missing_index_has_no_entries():
     index = OffsetIndex(None, BASE)
-    assert index.lookup(BASE + 5) == 0
+    assert index.lookup(BASE + 5) is None
     assert index.entries_count == 0
     index = TimeIndex(None, BASE)
     assert index.last_entry() is None
@@ -116,17 +121,17 @@ def test_time_lookup_gives_the_last_entry_below(tmp_path):
     with _time_index(tmp_path, [(100, 3), (200, 7)]) as index:
         assert [index.lookup(ms) for ms in (100, 101, 200, 201)] == [
             None,
-            (100, BASE + 3),
-            (100, BASE + 3),
-            (200, BASE + 7),
+            TimeEntry(timestamp=100, offset=BASE + 3),
+            TimeEntry(timestamp=100, offset=BASE + 3),
+            TimeEntry(timestamp=200, offset=BASE + 7),
         ]
-        assert index.last_entry() == (200, BASE + 7)
+        assert index.last_entry() == TimeEntry(timestamp=200, offset=BASE + 7)
 
 
 def test_zeros_behind_the_last_time_entry_are_no_entries(tmp_path):
     """A roll can leave the preallocated rest in the file."""
     with _time_index(tmp_path, [(100, 3), (200, 7), (300, 8)], zeros=12_000) as index:
-        assert index.last_entry() == (300, BASE + 8)
+        assert index.last_entry() == TimeEntry(timestamp=300, offset=BASE + 8)
     assert read_largest_timestamp(LOCAL, str(tmp_path / "x.timeindex")) == 300
     with _time_index(tmp_path, [], zeros=12_000) as index:
         assert index.last_entry() is None
@@ -135,7 +140,7 @@ def test_zeros_behind_the_last_time_entry_are_no_entries(tmp_path):
 
 def test_a_timestamp_whose_low_bytes_are_zero_is_an_entry(tmp_path):
     with _time_index(tmp_path, [(1 << 32, 0)], zeros=24) as index:
-        assert index.last_entry() == (1 << 32, BASE)
+        assert index.last_entry() == TimeEntry(timestamp=1 << 32, offset=BASE)
     assert read_largest_timestamp(LOCAL, str(tmp_path / "x.timeindex")) == 1 << 32
 
 
@@ -150,8 +155,8 @@ def test_an_unsorted_time_index_tells_nothing(tmp_path, entries):
 def test_a_large_time_index_reads_as_a_small_one(tmp_path):
     entries = [(10 * place, place) for place in range(1, 3000)]
     with _time_index(tmp_path, entries, zeros=1200) as index:
-        assert index.last_entry() == (29_990, BASE + 2999)
-        assert index.lookup(15_005) == (15_000, BASE + 1500)
+        assert index.last_entry() == TimeEntry(timestamp=29_990, offset=BASE + 2999)
+        assert index.lookup(15_005) == TimeEntry(timestamp=15_000, offset=BASE + 1500)
         assert np.array_equal(index.entries()["timestamp"], [ms for ms, _ in entries])
     path = str(tmp_path / "x.timeindex")
     assert read_largest_timestamp(LOCAL, path) == 29_990

@@ -28,9 +28,9 @@ from spark_segmentlog.log.commit_journal import (
     journal_path,
 )
 from spark_segmentlog.log.file_names import TopicPartition
+from spark_segmentlog.log.header_walk import FIRST_READ_BYTES
 from spark_segmentlog.log.log_manager import LogManager
 from spark_segmentlog.log.log_watch import LogWatch, WatchedPartitionLog
-from spark_segmentlog.log.segment import FIRST_READ_BYTES
 from spark_segmentlog.testing.builder import (
     ABORT,
     ATTRIBUTE_TRANSACTIONAL,

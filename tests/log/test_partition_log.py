@@ -327,18 +327,20 @@ def test_index_entries_past_the_end_of_a_cut_log_are_ignored(tmp_path, state):
     assert offsets(log, min_ms=T + end // 10 + 8) == [end - 1]
 
 
-def test_segments_without_late_records_are_not_opened(tmp_path, monkeypatch):
+def test_segments_without_late_records_are_not_scanned(tmp_path, monkeypatch):
     segments = [[timed(base, T + base)] for base in range(10)]
     log = _log(tmp_path, *segments)
-    opened = []
-    open_log = segment_module.Segment.open_log
+    scanned = []
+    scan = segment_module.SegmentScanner.scan
     monkeypatch.setattr(
-        segment_module.Segment,
-        "open_log",
-        lambda self: opened.append(self.base_offset) or open_log(self),
+        segment_module.SegmentScanner,
+        "scan",
+        lambda self, segment, **rest: (
+            scanned.append(segment.base_offset) or scan(self, segment, **rest)
+        ),
     )
     assert offsets(log, min_ms=T + 8, end=10) == [8, 9]
-    assert set(opened) == {8, 9}
+    assert scanned == [8, 9]
 
 
 def test_the_arrays_of_many_segments_tell_what_the_segments_do(tmp_path):

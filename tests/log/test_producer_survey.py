@@ -114,7 +114,7 @@ def test_a_closed_segment_that_reaches_into_the_next_one_is_refused(tmp_path: Pa
             SegmentSpec(plain_batches([(b"a", b"b")], base_offset=2), base_offset=2),
         ],
     )
-    with pytest.raises(InvalidBatchError, match="next one starts at 2"):
+    with pytest.raises(InvalidBatchError, match="next segment starts at 2"):
         survey(directory)
 
 

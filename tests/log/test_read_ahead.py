@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from spark_segmentlog.errors import CrcMismatchError, InvalidBatchError
+from spark_segmentlog.log.header_walk import FIRST_READ_BYTES, READ_BUFFER_BYTES
 from spark_segmentlog.log.partition_log import PartitionLog
-from spark_segmentlog.log.segment import FIRST_READ_BYTES, READ_BUFFER_BYTES, ScanOptions
+from spark_segmentlog.log.segment import ScanOptions
 from spark_segmentlog.record.record_filter import RecordFilter
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch
 

@@ -254,8 +254,8 @@ def test_a_torn_tail_is_cut_when_told_to(tmp_path: Path) -> None:
 
 
 def test_a_segment_beyond_31_bits_and_offsets_out_of_order_are_found(tmp_path: Path) -> None:
-    far = [*batches(1), *batches(1, base_offset=3_000_000_000)]
-    LogBuilder(tmp_path).partition("t", 0, [SegmentSpec(far, index=False, time_index=False)])
+    far = [*batches(1), *batches(2, base_offset=3_000_000_000)]
+    LogBuilder(tmp_path).partition("t", 0, [SegmentSpec(far, index=b"", time_index=b"")])
     assert FindingKind.OFFSET_ORDER in kinds(tmp_path)
     back = [*batches(3, base_offset=5), *batches(1)]
     LogBuilder(tmp_path / "back").partition("t", 0, [SegmentSpec(back, base_offset=0)])
@@ -263,7 +263,7 @@ def test_a_segment_beyond_31_bits_and_offsets_out_of_order_are_found(tmp_path: P
 
 
 def test_a_bad_record_in_a_good_batch_is_found_by_a_deep_look(tmp_path: Path) -> None:
-    data = v2_batch([RecordSpec(value=b"v")] * 3, count=5)
+    data = v2_batch([RecordSpec(value=b"v")] * 3, count=5, last_offset_delta=6)
     LogBuilder(tmp_path).partition("t", 0, [[data]])
     assert kinds(tmp_path) == set()
     assert {finding.kind for finding in verify(str(tmp_path), deep=True)} == {

@@ -93,9 +93,17 @@ def read_plainly(data: bytes, **options: Any) -> list[Row]:
     table = scan(data)
     assert table.stop is StopReason.END, table
     rows = []
-    for position, size in zip(table.position.tolist(), table.size_bytes.tolist(), strict=True):
-        rows += plain_entry(data[position : position + size], **options)
+    for index in range(len(table)):
+        rows += _plain_row_entry(data, table, index, **options)
     return rows
+
+
+def _plain_row_entry(data: bytes, table: HeaderTable, index: int, **options: Any) -> list[Row]:
+    """Read one entry; what a wrapper repeats of those before it is no row of its."""
+    position, size = int(table.position[index]), int(table.size_bytes[index])
+    rows = plain_entry(data[position : position + size], **options)
+    is_wrapper = int(table.records_count[index]) < 0
+    return [row for row in rows if not is_wrapper or row[0] >= int(table.base_offset[index])]
 
 
 def plain_entry(data: bytes, **options: Any) -> list[Row]:
@@ -154,9 +162,10 @@ def outcomes_of_one_decoder(data: bytes, **options: Any) -> list[Row | Failure]:
 def outcomes_of_twin(data: bytes, **options: Any) -> Iterator[list[Row] | Failure]:
     """Read entry by entry with the plain twins, as `outcomes_of_decoder` does."""
     table = scan(data)
-    for position, size in zip(table.position.tolist(), table.size_bytes.tolist(), strict=True):
+    for index in range(len(table)):
+        position = int(table.position[index])
         try:
-            rows = plain_entry(data[position : position + size], file_position=position, **options)
+            rows = _plain_row_entry(data, table, index, file_position=position, **options)
         except CorruptRecordError as error:
             yield Failure(type(error), error.position, error.base_offset, error.length)
             continue

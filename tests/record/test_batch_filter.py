@@ -210,12 +210,13 @@ def test_a_wrapper_is_rebuilt_around_what_stays(magic: int, codec: str) -> None:
 
 @pytest.mark.parametrize("change", ["count_up", "count_down", "huge_count", "offset_delta"])
 def test_records_that_do_not_fit_are_refused_with_their_place(change: str) -> None:
-    records = [RecordSpec(key=b"k", value=b"v", offset_delta=index) for index in range(3)]
+    last = 7 if change == "offset_delta" else 2
+    records = [RecordSpec(key=b"k", value=b"v", offset_delta=delta) for delta in (0, 1, last)]
     overrides = {
         "count_up": {"count": 4},
         "count_down": {"count": 2},
         "huge_count": {"count": 10**9},
-        "offset_delta": {"last_offset_delta": 1},
+        "offset_delta": {"last_offset_delta": 6},
     }[change]
     log = v2_batch([RecordSpec(value=b"a")], base_offset=0) + v2_batch(
         records, base_offset=1, **overrides

@@ -447,6 +447,7 @@ def test_permissive_gives_a_row_where_there_is_a_column(
     assert corrupt["path"].endswith("t-0/00000000000000000000.log")
     assert corrupt["position"] == len(batches[0] + batches[1])
     assert corrupt["length"] == len(batches[2])
+    assert (corrupt["startOffset"], corrupt["endOffset"]) == (4, 6)
     assert "crc" in corrupt["reason"]
     dropped = read_arrow(path, columns=columns, mode="DROPMALFORMED").read_all()
     assert dropped["_corrupt_record"].null_count == dropped.num_rows == 8

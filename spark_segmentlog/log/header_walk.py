@@ -1,0 +1,708 @@
+"""The walk over a segment's batches: from header to header, to where the log or the bytes end.
+
+What may be a log's normal end is decided here, once:
+
+- nothing but zeros up to the end of the file: a preallocated file;
+- in the log's last segment, a batch that the end of the file cuts off, unless good batches lie
+  within it: then its length is wrong;
+- in the last segment, a whole batch with a wrong checksum and nothing but zeros behind it, where a
+  crash can have left it: at or above the recovery point of a directory that was not shut cleanly
+  (`HeaderWalk.is_torn_end`).
+
+All other bytes that make no batch are bad: an error, or stepped over up to the next good batch.
+A segment that is not the last ends with a whole batch.
+
+Offsets. A batch's checksum does not cover its base offset, so that a wrong one shows only by its
+neighbours: batches lie in the order of their offsets, within those of their segment. Old brokers
+left logs in which offsets dip: some are met again. A batch whose offsets were all met before, or
+whose first ones were, is such a repetition, and a consumer gets each offset once, the first that it
+meets. But where offsets are missing in front of the batch that is repeated, or behind the one that
+repeats, no old broker is the cause: that batch is misplaced, which is bad bytes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_segmentlog.errors import (
+    CorruptRecordError,
+    CrcMismatchError,
+    InvalidBatchError,
+    describe_offsets,
+)
+from spark_segmentlog.log.entry_check import EntrySpan, has_good_checksum, read_entry_span
+from spark_segmentlog.log.file_names import TopicPartition
+from spark_segmentlog.log.files import LogFile, is_zero_from
+from spark_segmentlog.log.offset_index import MAX_RELATIVE_OFFSET
+from spark_segmentlog.record.batch import iterate_records
+from spark_segmentlog.record.header_table import (
+    HeaderTable,
+    StopReason,
+    find_next_batch,
+    scan_headers,
+)
+from spark_segmentlog.record.legacy import iterate_messages
+
+if TYPE_CHECKING:
+    from spark_segmentlog.log.segment import Segment
+
+FIRST_READ_BYTES: Final = 256 * 1024
+READ_BUFFER_BYTES: Final = 2 * 1024 * 1024
+RESYNC_WINDOW_BYTES: Final = (8 * 1024 * 1024, 128 * 1024 * 1024)
+PROBE_BYTES: Final = 128
+LARGE_BATCH_BYTES: Final = 64 * 1024 * 1024
+WRONG_CHECKSUM: Final = "wrong checksum"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorruptRange:
+    """Bytes that were stepped over, and the offsets that are missing for it.
+
+    Attributes
+    ----------
+    length : int
+        Up to the next good batch, or to the end of the file. 0 where the file ends and offsets that
+        its indexes speak of are gone.
+    start_offset, end_offset : int or None
+        Offsets [start, end) that no good batch has; the end is None where nothing tells it.
+    """
+
+    topic_partition: TopicPartition
+    path: str
+    position: int
+    length: int
+    reason: str
+    start_offset: int
+    end_offset: int | None
+
+
+OnCorrupt = Callable[[CorruptRange], None]
+# Whether missing offsets [start, end) are to be reported.
+IsReported = Callable[[int, int | None], bool]
+
+
+class ReadBuffer:
+    """Memory for pieces of a file, used again for each; grows only for a larger batch."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, size_bytes: int = READ_BUFFER_BYTES) -> None:
+        self.array: npt.NDArray[np.uint8] = np.empty(size_bytes, np.uint8)
+
+    def reserve(self, size_bytes: int) -> None:
+        """Make room for a batch of this size."""
+        if len(self.array) < size_bytes:
+            self.array = np.empty(size_bytes, np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of a segment in memory: the headers of its batches, its bytes and where they lie.
+
+    `file_position` is that of the first byte of `buffer`. Offsets below `floor` were met before, in
+    batches in front of the piece.
+    """
+
+    table: HeaderTable
+    buffer: npt.NDArray[np.uint8]
+    file_position: int
+    floor: int = 0
+
+    def parse_batch(self, row: int, source: str) -> None:
+        """Parse one batch of format 2 plainly, only to raise what is wrong with it."""
+        position, size_bytes = int(self.table.position[row]), int(self.table.size_bytes[row])
+        start = position - self.file_position
+        batch = self.buffer.data[start : start + size_bytes]
+        for _ in iterate_records(batch, source=source, file_position=position):
+            pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Misplaced:
+    """A row of a table whose batch cannot stand there, and why."""
+
+    row: int
+    reason: str
+
+
+class HeaderWalk:
+    """Tables of batch headers, one a piece of the file that is in memory.
+
+    While a table is in hand, `buffer` holds its batches, and `file_position` is that of the first
+    byte of `buffer`. Tables are never empty. A batch that repeats offsets makes a table of its own.
+
+    Attributes
+    ----------
+    position : int
+        Where the next batch stands; at the end of the walk, the end of the good batches.
+    next_offset : int
+        Offset behind all that the walk has met.
+    known_offset : int
+        The same, or behind the offsets that are known to be missing for bad bytes.
+    floor : int
+        Offsets below it were met before the table in hand; 0 where they all lie above.
+    """
+
+    def __init__(
+        self,
+        segment: Segment,
+        file: LogFile,
+        position: int,
+        read_buffer: ReadBuffer,
+        skip_corrupt: bool,
+        on_corrupt: OnCorrupt | None,
+    ) -> None:
+        self.segment = segment
+        self.position = position
+        self.file_position = position
+        self.next_offset = segment.base_offset
+        self.known_offset = segment.base_offset
+        self.floor = 0
+        self.is_reported: IsReported = lambda start_offset, end_offset: True
+        self._file = file
+        self._read_buffer = read_buffer
+        self._skip_corrupt = skip_corrupt
+        self._on_corrupt = on_corrupt
+        self._offset_before = segment.base_offset
+        self._is_gap_known = position == 0
+        self._last_span: tuple[int, int] | None = None
+        self._read_bytes = FIRST_READ_BYTES
+        self._kept_bytes = 0
+
+    @property
+    def buffer(self) -> npt.NDArray[np.uint8]:
+        """The piece of the file that is in memory."""
+        return self._read_buffer.array
+
+    def __iter__(self) -> Iterator[HeaderTable]:
+        needed = 0
+        while needed >= 0:
+            table, is_end_of_file = self._next_table(needed)
+            self.position = table.end_position
+            if len(table):
+                self._offset_before = self.next_offset
+                self.next_offset = max(self.next_offset, int(table.last_offset[-1]) + 1)
+                self.known_offset = max(self.known_offset, self.next_offset)
+                self._last_span = int(table.position[-1]), int(table.size_bytes[-1])
+                self._is_gap_known = True
+                yield table
+            if self.position != table.end_position:
+                # Who took the table found its last batches to be bad, and chose where to go on.
+                needed = 0
+            elif table.stop is StopReason.END and is_end_of_file:
+                return
+            else:
+                needed = self._after_stop(table, is_end_of_file)
+
+    def offset_before_last(self, table: HeaderTable) -> int:
+        """Offset behind all that stands in front of the last batch of the table in hand."""
+        if len(table) == 1:
+            return self._offset_before
+        return max(self._offset_before, int(table.last_offset[-2]) + 1)
+
+    def pieces(self) -> Iterator[Piece]:
+        """Give each table with its bytes, which are good until the next one is asked for."""
+        for table in self:
+            yield Piece(table, self.buffer, self.file_position, self.floor)
+
+    def pieces_ahead(self, is_last: Callable[[HeaderTable], bool]) -> Iterator[Piece]:
+        """Give the same pieces; while one is in hand, a thread reads the next.
+
+        Reading, walking and decoding hold no GIL. Nothing is read behind a piece that `is_last`.
+        To be closed before the file is.
+        """
+        pieces = self.pieces()
+        piece = next(pieces, None)
+        if piece is None:
+            return
+        if self._file.size() - self.position <= FIRST_READ_BYTES:
+            yield piece
+            yield from pieces
+            return
+        buffers = [ReadBuffer(), self._read_buffer]
+
+        def read_next() -> Piece | None:
+            self._read_buffer = buffers[0]
+            self._kept_bytes = 0
+            buffers.reverse()
+            return next(pieces, None)
+
+        with ThreadPoolExecutor(1, "segmentlog-read-ahead") as reader:
+            while piece is not None:
+                coming = None if is_last(piece.table) else reader.submit(read_next)
+                yield piece
+                piece = None if coming is None else coming.result()
+
+    def _next_table(self, needed: int) -> tuple[HeaderTable, bool]:
+        """Take the next piece of the file and its headers, and whether the file ends with it."""
+        start, end, is_end_of_file = self._next_piece(needed)
+        table = scan_headers(
+            self.buffer,
+            start,
+            end,
+            file_position=self.file_position,
+            first_offset=self.next_offset,
+        )
+        self.floor = 0
+        return self._in_order(table), is_end_of_file
+
+    def _next_piece(self, needed: int) -> tuple[int, int, bool]:
+        """Read the next piece; gives its indexes in the buffer, and whether the file ends there.
+
+        What is in memory already, behind a table that was cut, is not read again.
+        """
+        start = self.position - self.file_position
+        if needed == 0 and 0 < start < self._kept_bytes:
+            return start, self._kept_bytes, False
+        length = min(max(self._read_bytes, needed), max(len(self.buffer), needed))
+        self._read_buffer.reserve(length)
+        count = self._file.pread_into(self.buffer, self.position, length)
+        self._read_bytes = min(self._read_bytes * 4, READ_BUFFER_BYTES)
+        self.file_position = self.position
+        self._kept_bytes = 0
+        return 0, count, count < length
+
+    # The order of offsets
+
+    def _in_order(self, table: HeaderTable) -> HeaderTable:
+        """Cut a table before a batch that is misplaced, or that repeats offsets."""
+        if len(table) == 0:
+            return table
+        if int(table.last_offset[0]) == 0 and _is_wrapper(table, 0):
+            # Some producers left the wrapper's offset 0 and counted its messages up from there.
+            table.last_offset[0] = self._exact_offsets(table, 0)[1]
+        is_in_order = table.unordered_row < 0
+        if is_in_order and int(table.last_offset[-1]) < self.segment.offset_limit:
+            return self._confirmed(table)
+        above = np.flatnonzero(table.last_offset >= self.segment.offset_limit)
+        if len(above) and (is_in_order or int(above[0]) < table.unordered_row):
+            row = int(above[0])
+            reason = (
+                f"{_offsets(table, row)}, the next segment starts at {self.segment.offset_limit}"
+            )
+            return self._before_misplaced(table, _Misplaced(row=row, reason=reason))
+        row = table.unordered_row
+        return self._judged(table, row, _span_of(table, row))
+
+    def _confirmed(self, table: HeaderTable) -> HeaderTable:
+        """Compare the last batch of a table with the one behind it, where it leaves a gap."""
+        last = len(table) - 1
+        if not self._has_gap_before(table, last):
+            return table
+        behind = read_entry_span(self._file, table.end_position)
+        if behind is not None and behind.last_offset <= int(table.last_offset[last]):
+            return self._judged(table, len(table), behind)
+        if behind is None and self._is_out_of_reach(table, last):
+            base_offset = self.segment.base_offset
+            reason = (
+                f"{_offsets(table, last)}, more than {MAX_RELATIVE_OFFSET} above the segment's "
+                f"base offset {base_offset}, and nothing behind"
+            )
+            return self._before_misplaced(table, _Misplaced(row=last, reason=reason))
+        return table
+
+    def _is_out_of_reach(self, table: HeaderTable, row: int) -> bool:
+        """Tell whether a batch jumps to where no broker writes: an index holds 32 bits.
+
+        Old compactions did; then other batches follow, or the next segment starts behind it.
+        """
+        limit = self.segment.base_offset + MAX_RELATIVE_OFFSET
+        is_followed = int(table.last_offset[row]) + 1 == self.segment.end_offset_bound
+        before = self._offset_in_front(table, row)
+        return int(table.last_offset[row]) > limit >= before and not is_followed
+
+    def _judged(self, table: HeaderTable, row: int, span: EntrySpan) -> HeaderTable:
+        """Decide about a batch that does not lie behind the one before it, at a row of a table."""
+        misplaced = self._misplaced_before(table, row, span)
+        if misplaced is not None:
+            return self._before_misplaced(table, misplaced)
+        if row > 0:
+            # What is kept in memory from here on is judged next.
+            self._kept_bytes = table.end_position - self.file_position
+            return _cut(table, row, StopReason.FULL)
+        if self._last_span is not None and not has_good_checksum(self._file, *self._last_span):
+            return self._without_last_claim(table)
+        misplaced = self._misplaced_repetition(table)
+        if misplaced is not None:
+            return self._before_misplaced(table, misplaced)
+        self.floor = self.next_offset
+        _warn_repeated(
+            self.segment.log_path,
+            int(table.position[0]),
+            int(table.last_offset[0]) if _is_wrapper(table, 0) else int(table.base_offset[0]),
+            int(table.last_offset[0]),
+        )
+        self._kept_bytes = table.end_position - self.file_position
+        return _cut(table, 1, StopReason.FULL)
+
+    def _misplaced_before(self, table: HeaderTable, row: int, span: EntrySpan) -> _Misplaced | None:
+        """Tell whether the batch in front of a row is misplaced, since what follows fits before it.
+
+        One with a wrong checksum is bad whatever follows.
+        """
+        if row == 0:
+            return None
+        previous = row - 1
+        position, size_bytes = int(table.position[previous]), int(table.size_bytes[previous])
+        if not has_good_checksum(self._file, position, size_bytes):
+            return _Misplaced(row=previous, reason=WRONG_CHECKSUM)
+        first, last = self._exact_offsets(table, previous)
+        if last != int(table.last_offset[previous]):
+            return _Misplaced(
+                row=previous,
+                reason=f"offset {table.last_offset[previous]} of a wrapper whose last message has "
+                f"offset {last}",
+            )
+        before = self._offset_in_front(table, previous)
+        is_gap_known = previous > 0 or self._is_gap_known
+        if not is_gap_known or before == first or span.last_offset < before:
+            return None
+        return _Misplaced(
+            row=previous,
+            reason=f"offsets {first} to {last} between offset {before - 1} and a batch that ends "
+            f"with offset {span.last_offset}",
+        )
+
+    def _misplaced_repetition(self, table: HeaderTable) -> _Misplaced | None:
+        """Tell whether the first batch, which goes back, leaves a gap that it should fill."""
+        last = int(table.last_offset[0])
+        end = int(table.position[0] + table.size_bytes[0])
+        expected = max(self.next_offset, last + 1)
+        behind = read_entry_span(self._file, end)
+        if behind is not None:
+            follows = behind.first_known_offset
+        elif end >= self._file.size():
+            follows = self.segment.end_offset_bound
+        else:
+            return None
+        if follows is None or follows <= expected:
+            return None
+        return _Misplaced(
+            row=0,
+            reason=f"offsets {table.base_offset[0]} to {last} again, between offset "
+            f"{self.next_offset - 1} and offset {follows}",
+        )
+
+    def _before_misplaced(self, table: HeaderTable, misplaced: _Misplaced) -> HeaderTable:
+        cut = _cut(table, misplaced.row, StopReason.INVALID)
+        size_bytes = int(table.size_bytes[misplaced.row])
+        return replace(cut, reason=misplaced.reason, needed_bytes=size_bytes)
+
+    def _without_last_claim(self, table: HeaderTable) -> HeaderTable:
+        """Forget the offsets of a batch in front of the table whose checksum is wrong."""
+        self.next_offset = self._offset_before
+        self._last_span = None
+        start = self.position - self.file_position
+        end = table.end_position - self.file_position
+        again = scan_headers(
+            self.buffer,
+            start,
+            end,
+            file_position=self.file_position,
+            first_offset=self.next_offset,
+        )
+        rest = replace(again, stop=table.stop, needed_bytes=table.needed_bytes, reason=table.reason)
+        return self._in_order(rest)
+
+    def _has_gap_before(self, table: HeaderTable, row: int) -> bool:
+        """Tell whether offsets are missing in front of a batch, or may be, as before a wrapper."""
+        if _is_wrapper(table, row):
+            return True
+        return int(table.base_offset[row]) > self._offset_in_front(table, row)
+
+    def _offset_in_front(self, table: HeaderTable, row: int) -> int:
+        return int(table.last_offset[row - 1]) + 1 if row else self.next_offset
+
+    def _exact_offsets(self, table: HeaderTable, row: int) -> tuple[int, int]:
+        """Give the first and last offset of a batch; those of a wrapper are in its messages."""
+        if not _is_wrapper(table, row):
+            return int(table.base_offset[row]), int(table.last_offset[row])
+        position = int(table.position[row])
+        start = position - self.file_position
+        data = self.buffer.data[start : start + int(table.size_bytes[row])]
+        messages = iterate_messages(
+            data, source=self.segment.log_path, file_position=position, check_crcs=False
+        )
+        try:
+            offsets = [message.offset for message in messages]
+        except CorruptRecordError:
+            # Whoever decodes it says what is wrong.
+            return int(table.base_offset[row]), int(table.last_offset[row])
+        return offsets[0], offsets[-1]
+
+    # Where batches end
+
+    def _after_stop(self, table: HeaderTable, is_end_of_file: bool) -> int:
+        """Decide what follows a table: bytes to read next time, or -1 for the end."""
+        if table.stop is StopReason.ZERO:
+            return self._after_zeros()
+        if table.stop is StopReason.INVALID:
+            return self.step_over(self.position, table.reason, length=table.needed_bytes)
+        if table.stop is StopReason.INCOMPLETE:
+            return self._after_incomplete(table, is_end_of_file)
+        return 0
+
+    def _after_zeros(self) -> int:
+        if is_zero_from(self._file, self.position, self.buffer):
+            _log.debug("%s: zeros from position %d on", self.segment.log_path, self.position)
+            return -1
+        self._kept_bytes = 0
+        return self.step_over(self.position, "zeros where a batch should start, and data behind")
+
+    def _after_incomplete(self, table: HeaderTable, is_end_of_file: bool) -> int:
+        rest = self._file.size() - self.position
+        if table.needed_bytes <= rest and not (is_end_of_file and table.needed_bytes == 0):
+            if table.needed_bytes > LARGE_BATCH_BYTES and not self._is_good(table.needed_bytes):
+                reason = f"batch of {table.needed_bytes} bytes with a wrong checksum"
+                return self.step_over(self.position, reason, length=table.needed_bytes)
+            self._kept_bytes = 0
+            return table.needed_bytes
+        if rest <= 0:
+            return -1
+        # A batch that reaches beyond the file is a torn end, unless good batches lie within it:
+        # then its length is wrong.
+        position = self._find_next(self.position + 1)
+        if position < 0 and self.segment.end_offset_bound is None:
+            _warn_torn(self.segment.log_path, self.position, f"{rest} bytes of a batch")
+            return -1
+        among = "good batches among them" if position >= 0 else "another segment follows"
+        reason = f"batch of {_size(table.needed_bytes)} bytes, {rest} are left, {among}"
+        return self.step_over(self.position, reason)
+
+    def is_torn_end(self, last: HeaderTable) -> bool:
+        """Tell whether a batch, a table of one row, is the half-written last one of a crash.
+
+        The third way in which a log may end: see the module's text. What is in `buffer` is lost
+        where the batch lies where a crash can have reached.
+        """
+        if not self.segment.may_end_torn(int(last.base_offset[0])):
+            return False
+        position, size_bytes = int(last.position[0]), int(last.size_bytes[0])
+        self._kept_bytes = 0
+        if has_good_checksum(self._file, position, size_bytes, self.buffer):
+            return False
+        if not is_zero_from(self._file, position + size_bytes, self.buffer):
+            return False
+        _warn_torn(self.segment.log_path, position, "a batch with a wrong checksum")
+        return True
+
+    def _is_good(self, size_bytes: int) -> bool:
+        """Compare the checksum of a huge batch piece by piece, before memory is taken for it."""
+        self._kept_bytes = 0
+        return has_good_checksum(self._file, self.position, size_bytes, self.buffer)
+
+    # Bad bytes
+
+    def step_over(self, position: int, reason: str, *, length: int = 0) -> int:
+        """Go on at the next good batch behind bad bytes; -1 where there is none.
+
+        Raises
+        ------
+        InvalidBatchError
+            Bad bytes are an error here.
+        """
+        if self._skip_corrupt:
+            return self.go_to_next_good(position, reason, length=length)
+        found = self.find_behind(position, length)
+        kind = CrcMismatchError if reason == WRONG_CHECKSUM else InvalidBatchError
+        raise kind(
+            reason,
+            source=self.segment.log_path,
+            position=position,
+            length=length,
+            start_offset=self.next_offset,
+            end_offset=self._first_offset_at(found),
+        )
+
+    def go_to_next_good(self, position: int, reason: str, *, length: int = 0) -> int:
+        """Go on at the next good batch behind a position; -1 where there is none."""
+        found = self.find_behind(position, length)
+        end = found if found >= 0 else self._file.size()
+        self.report(position, end - position, reason, end_offset=self._first_offset_at(found))
+        self.position = end
+        return 0 if found >= 0 else -1
+
+    def step_over_batch(self, table: HeaderTable, position: int, length: int, reason: str) -> int:
+        """Step over a batch of the table in hand that is found to be bad, and tell of it.
+
+        Returns
+        -------
+        int
+            Where to go on: behind its length, if a batch stands there, else at the next good one.
+        """
+        start_offset, end_offset = self.missing_offsets(table, position)
+        self.distrust(table, position)
+        if length > 0 and self.follows_plausibly(position + length):
+            self.report(position, length, reason, start_offset=start_offset, end_offset=end_offset)
+            return position + length
+        self.go_to_next_good(position, reason)
+        return self.position
+
+    def find_behind(self, position: int, length: int) -> int:
+        """Find the next good batch behind bad bytes: behind their length, if one stands there."""
+        if length > 0 and self.follows_plausibly(position + length):
+            end = position + length
+            return end if end < self._file.size() else -1
+        return self._find_next(position + 1)
+
+    def missing_offsets(self, table: HeaderTable, position: int) -> tuple[int, int | None]:
+        """Give the offsets [start, end) that a bad batch of the table in hand leaves missing.
+
+        By the batches beside it, since its own header may be wrong; the end is None where none
+        stands behind it, and the log's end is not known by another segment.
+        """
+        row = int(np.searchsorted(table.position, position))
+        start = int(table.last_offset[row - 1]) + 1 if row else self._offset_before
+        if row + 1 < len(table):
+            return start, int(table.base_offset[row + 1])
+        end = int(table.position[row] + table.size_bytes[row])
+        found = end if end < self._file.size() and self.follows_plausibly(end) else -1
+        return start, self._first_offset_at(found)
+
+    def distrust(self, table: HeaderTable, position: int) -> None:
+        """Take back what the header of a bad batch said of the offsets that follow."""
+        row = int(np.searchsorted(table.position, position))
+        if row == len(table) - 1:
+            self.next_offset = int(table.last_offset[row - 1]) + 1 if row else self._offset_before
+            self._last_span = None
+
+    def report(
+        self,
+        position: int,
+        length: int,
+        reason: str,
+        *,
+        start_offset: int | None = None,
+        end_offset: int | None = None,
+    ) -> None:
+        """Tell of bytes that are stepped over, and of the offsets that are missing for it."""
+        start = self.next_offset if start_offset is None else start_offset
+        self.known_offset = max(self.known_offset, start if end_offset is None else end_offset)
+        if not self.is_reported(start, end_offset):
+            return
+        found = CorruptRange(
+            topic_partition=self.segment.topic_partition,
+            path=self.segment.log_path,
+            position=position,
+            length=length,
+            reason=reason,
+            start_offset=start,
+            end_offset=end_offset,
+        )
+        _log.warning(
+            "%s: skip %d bytes at position %d (%s): %s",
+            found.path,
+            length,
+            position,
+            describe_offsets(start, end_offset),
+            reason,
+        )
+        if self._on_corrupt is not None:
+            self._on_corrupt(found)
+
+    def follows_plausibly(self, position: int) -> bool:
+        """Tell whether a batch header, or the end, stands at a position."""
+        probe = np.empty(PROBE_BYTES, np.uint8)
+        count = self._file.pread_into(probe, position, PROBE_BYTES)
+        if count == 0:
+            return True
+        table = scan_headers(probe, 0, count, file_position=position)
+        if len(table):
+            return True
+        if table.stop is StopReason.ZERO:
+            return is_zero_from(self._file, position, probe)
+        return table.stop is StopReason.INCOMPLETE and 0 < table.needed_bytes <= (
+            self._file.size() - position
+        )
+
+    def _first_offset_at(self, position: int) -> int | None:
+        """Read the first offset of the batch at a position; without one, where the segment ends."""
+        if position < 0:
+            return self.segment.end_offset_bound
+        span = read_entry_span(self._file, position)
+        return None if span is None else span.first_known_offset
+
+    def _find_next(self, position: int) -> int:
+        """Find the next good batch; the window is wider in a second pass, for larger batches."""
+        size = self._file.size()
+        for window in RESYNC_WINDOW_BYTES:
+            found = self._find_next_within(position, size, min(window, size - position))
+            if found >= 0 or size - position <= window:
+                return found
+        return -1
+
+    def _find_next_within(self, position: int, size: int, window: int) -> int:
+        buffer = np.empty(max(window, 0), np.uint8)
+        while position < size:
+            count = self._file.pread_into(buffer, position, len(buffer))
+            found = find_next_batch(
+                buffer,
+                0,
+                count,
+                file_position=position,
+                min_offset=self.next_offset,
+                end_offset=self.segment.offset_limit,
+            )
+            if found >= 0:
+                return int(found)
+            if count < len(buffer) or position + count >= size:
+                return -1
+            position += max(count // 2, 1)
+        return -1
+
+
+def _offsets(table: HeaderTable, row: int) -> str:
+    return f"offsets {table.base_offset[row]} to {table.last_offset[row]}"
+
+
+def _is_wrapper(table: HeaderTable, row: int) -> bool:
+    return int(table.records_count[row]) < 0
+
+
+def _span_of(table: HeaderTable, row: int) -> EntrySpan:
+    return EntrySpan(
+        base_offset=int(table.base_offset[row]),
+        last_offset=int(table.last_offset[row]),
+        size_bytes=int(table.size_bytes[row]),
+        is_wrapper=_is_wrapper(table, row),
+    )
+
+
+def _cut(table: HeaderTable, rows: int, stop: StopReason) -> HeaderTable:
+    """Keep the first rows of a table; it then ends where the next row stands."""
+    return HeaderTable(
+        entries=table.entries[:rows],
+        end_position=int(table.position[rows]) if rows < len(table) else table.end_position,
+        stop=stop,
+    )
+
+
+def _size(needed_bytes: int) -> str:
+    return str(needed_bytes) if needed_bytes else "unknown"
+
+
+@lru_cache(maxsize=1024)
+def _warn_repeated(path: str, position: int, first_offset: int, last_offset: int) -> None:
+    """Warn once a place; the first offset of a wrapper is not known."""
+    first = f"{first_offset} to" if first_offset < last_offset else "up to"
+    _log.warning(
+        "%s: offsets %s stand again at position %d; each is read once, where it stands first",
+        path,
+        f"{first} {last_offset}",
+        position,
+    )
+
+
+def _warn_torn(path: str, position: int, measured: str) -> None:
+    """Warn of a last batch that is cut off or half written."""
+    _log.warning("%s ends at position %d: %s follow, a torn last batch", path, position, measured)
