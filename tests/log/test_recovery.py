@@ -254,8 +254,9 @@ def test_a_torn_tail_is_cut_when_told_to(tmp_path: Path) -> None:
 
 
 def test_a_segment_beyond_31_bits_and_offsets_out_of_order_are_found(tmp_path: Path) -> None:
-    far = [*batches(1), *batches(2, base_offset=3_000_000_000)]
-    LogBuilder(tmp_path).partition("t", 0, [SegmentSpec(far, index=b"", time_index=b"")])
+    early = RecordSpec(timestamp_ms=1000)
+    far = [v2_batch([early], base_offset=base) for base in (0, 3_000_000_000, 3_000_000_001)]
+    LogBuilder(tmp_path).partition("t", 0, [SegmentSpec(far, index=False, time_index=False)])
     assert FindingKind.OFFSET_ORDER in kinds(tmp_path)
     back = [*batches(3, base_offset=5), *batches(1)]
     LogBuilder(tmp_path / "back").partition("t", 0, [SegmentSpec(back, base_offset=0)])
