@@ -35,7 +35,7 @@ from spark_segmentlog.log.file_names import (
     find_base_offset,
     segment_file_name,
 )
-from spark_segmentlog.log.files import LOCAL, ZERO_CHECK_BYTES, LogFile, is_zero_from
+from spark_segmentlog.log.files import LOCAL
 from spark_segmentlog.log.header_walk import HeaderWalk, ReadBuffer
 from spark_segmentlog.log.log_directory import LogDirectoryState
 from spark_segmentlog.log.segment import Segment
@@ -113,6 +113,7 @@ def read_partition_tail(
         directory=directory,
         base_offset=bases[-1] if bases else start,
         end_offset_bound=None,
+        recovery_point=state.recovery_point(topic_partition),
     )
     segment, indexed = _read_last_segment(state, last, index_interval_bytes, exists=bool(bases))
     return PartitionTail(
@@ -169,14 +170,12 @@ def _read_last_segment(
     if remembered is not None and _fits(last, remembered):
         return remembered.tail, remembered.tail
     indexed = _indexed_tail(last, empty) if state.is_clean else empty
-    tearing = _Tearing(
-        is_clean=state.is_clean, flushed_bytes=_flushed_bytes(state, last, remembered)
-    )
-    walked = _walk_to_end(last, indexed.size_bytes, tearing)
+    flushed_bytes = _flushed_bytes(state, last, remembered)
+    walked = _walk_to_end(last, indexed.size_bytes, flushed_bytes)
     if len(walked) == 0:
         # The indexed batch itself is torn: only the log's start is sure.
         indexed = empty
-        walked = _walk_to_end(last, 0, tearing)
+        walked = _walk_to_end(last, 0, flushed_bytes)
     added = append_batches(indexed, walked, index_interval_bytes=index_interval_bytes)
     return added.tail, indexed
 
@@ -248,32 +247,24 @@ def _file_checksum(path: str) -> int:
 # What the log says
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Tearing:
-    """Where bad bytes may be a torn tail: at the very end, and anywhere behind `flushed_bytes`."""
+def _walk_to_end(last: Segment, position: int, flushed_bytes: int | None) -> BatchExtents:
+    """Walk the batches from a position to where the log ends.
 
-    is_clean: bool
-    flushed_bytes: int | None
-
-    def may_end_at(self, position: int) -> bool:
-        return self.flushed_bytes is not None and position >= self.flushed_bytes
-
-
-def _walk_to_end(last: Segment, position: int, tearing: _Tearing) -> BatchExtents:
-    """Walk the batches from a position to the end, or to where a torn tail starts."""
+    Behind `flushed_bytes` the first bytes that make no good batch are its end.
+    """
     parts: list[BatchExtents] = []
     with last.open_log() as file:
         walk = HeaderWalk(last, file, position, ReadBuffer(), False, None)
         tables = iter(walk)
-        while (table := _next_table(tables, tearing)) is not None:
+        while (table := _next_table(tables, flushed_bytes)) is not None:
             is_good = check_crcs(walk.buffer, table, file_position=walk.file_position)
             if is_good.all():
                 parts.append(batch_extents(table))
                 continue
             bad = int(np.argmin(is_good))
-            if not tearing.may_end_at(int(table.position[bad])):
-                _refuse_unless_last(file, table, bad, tearing)
             parts.append(batch_extents(table.select(np.arange(bad))))
+            if not _is_unflushed(int(table.position[bad]), flushed_bytes):
+                _refuse_unless_torn(walk, table, bad)
             break
     return BatchExtents.concatenate(parts)
 
@@ -283,28 +274,32 @@ def batch_extents(table: HeaderTable) -> BatchExtents:
     return BatchExtents(table.size_bytes, table.last_offset, table.max_timestamp)
 
 
-def _next_table(tables: Iterator[HeaderTable], tearing: _Tearing) -> HeaderTable | None:
+def _next_table(tables: Iterator[HeaderTable], flushed_bytes: int | None) -> HeaderTable | None:
     try:
         return next(tables, None)
     except CorruptRecordError as error:
-        if tearing.may_end_at(error.position):
+        if _is_unflushed(error.position, flushed_bytes):
             return None
         raise
 
 
-def _refuse_unless_last(file: LogFile, table: HeaderTable, bad: int, tearing: _Tearing) -> None:
-    """Take a batch with a wrong checksum as the torn end only if nothing but zeros follows it."""
+def _is_unflushed(position: int, flushed_bytes: int | None) -> bool:
+    return flushed_bytes is not None and position >= flushed_bytes
+
+
+def _refuse_unless_torn(walk: HeaderWalk, table: HeaderTable, bad: int) -> None:
+    """Take a batch with a wrong checksum as the log's end only where a crash can have left it."""
     position, length = int(table.position[bad]), int(table.size_bytes[bad])
-    buffer = np.empty(ZERO_CHECK_BYTES, np.uint8)
-    if not tearing.is_clean and is_zero_from(file, position + length, buffer):
+    missing = walk.missing_offsets(table, position)
+    if walk.is_torn_end(table.select(np.array([bad]))):
         return
     raise CrcMismatchError(
         f"record batch with a wrong checksum in the segment to append to: {ADVICE}",
-        source=file.path,
+        source=walk.segment.log_path,
         position=position,
         base_offset=int(table.base_offset[bad]),
         length=length,
-    )
+    ).naming(*missing)
 
 
 def _indexed_tail(last: Segment, empty: SegmentTail) -> SegmentTail:
