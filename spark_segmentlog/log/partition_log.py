@@ -310,6 +310,20 @@ class PartitionLog:
         return max(self._resolved(self.find_next_offset), self.log_start_offset)
 
     @property
+    def lost_at_end(self) -> tuple[int, int] | None:
+        """Offsets [log end offset, recovery point) that are gone; None where none is known to be.
+
+        A broker writes a recovery point when everything below it is on the disk.
+        """
+        points = self.state.recovery_points
+        if points is None or self._is_deleted_directory or self._cap is not None:
+            return None
+        recovery_point = points.get(self.topic_partition, 0)
+        return (
+            (self.log_end_offset, recovery_point) if recovery_point > self.log_end_offset else None
+        )
+
+    @property
     def high_watermark(self) -> int | None:
         """Checkpointed high watermark (exclusive), within the log; None where none is known."""
         marks = self.state.high_watermarks

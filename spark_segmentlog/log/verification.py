@@ -184,7 +184,7 @@ def verify_partition(log: PartitionLog, *, deep: bool = False) -> Iterator[Findi
         if survey.torn is not None:
             yield survey.torn
         yield from _check_reach(survey)
-        yield from _check_end(survey)
+        yield from _check_end(survey, log)
         yield from check_indexes(survey)
         if deep:
             yield from _decode_all(survey)
@@ -304,11 +304,19 @@ def check_indexes(survey: SegmentSurvey) -> Iterator[Finding]:
     yield from _first_of_file(_check_time_index(survey))
 
 
-def _check_end(survey: SegmentSurvey) -> Iterator[Finding]:
-    """Tell of offsets behind the last batch that the indexes know."""
-    if survey.lost_range is None:
+def _check_end(survey: SegmentSurvey, log: PartitionLog) -> Iterator[Finding]:
+    """Tell of offsets behind the last batch that the indexes or the recovery point know."""
+    evidence = f"its index names offset {survey.lost_to}"
+    lost_range = survey.lost_range
+    points = log.state.recovery_points or {}
+    recovery_point = points.get(log.topic_partition, 0)
+    is_last = survey.segment.end_offset_bound is None
+    if lost_range is None and is_last and survey.is_whole and survey.next_offset < recovery_point:
+        evidence = f"the log's recovery point is {recovery_point}"
+        lost_range = survey.next_offset, recovery_point
+    if lost_range is None:
         return
-    start_offset, end_offset = survey.lost_range
+    start_offset, end_offset = lost_range
     yield Finding(
         kind=FindingKind.LOST_OFFSETS,
         path=survey.segment.log_path,
@@ -316,7 +324,7 @@ def _check_end(survey: SegmentSurvey) -> Iterator[Finding]:
         position=survey.end_position,
         start_offset=start_offset,
         end_offset=end_offset,
-        detail=f"the file ends here, its index names offset {survey.lost_to}",
+        detail=f"the log's bytes end here, {evidence}",
     )
 
 

@@ -181,7 +181,30 @@ def resolve_read(options: ReadOptions, bounds: RowBounds = EVERYTHING) -> Resolv
     ranges = [
         _resolve_range(it, LogBounds(log, options), options, bounds) for it, log in logs.items()
     ]
+    for it in ranges:
+        _check_log_end(logs[it.topic_partition], it, options)
     return ResolvedRead(tuple(it for it in ranges if it.start_offset < it.end_offset), logs)
+
+
+def _check_log_end(log: PartitionLog, offset_range: OffsetRange, options: ReadOptions) -> None:
+    """Tell of offsets behind the log's end that were there once, where a read reaches its end.
+
+    Raises
+    ------
+    DataLossError
+        There are some, and neither ``failOnDataLoss`` nor ``mode`` says to leave them out.
+    """
+    if len(log.base_offsets) and offset_range.end_offset <= int(log.base_offsets[-1]):
+        return
+    lost = log.lost_at_end
+    if lost is None or offset_range.end_offset < lost[0]:
+        return
+    wanted = OffsetRange(log.topic_partition, *lost)
+    reason = f"the log ends below its recovery point {lost[1]} in {log.state.path}"
+    error = offsets.could_not_read(wanted, reason)
+    if options.fail_on_data_loss and options.mode is Mode.FAILFAST:
+        raise error
+    _log.warning("%s", error)
 
 
 def _needs_end(

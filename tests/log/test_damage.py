@@ -213,6 +213,24 @@ def test_an_index_that_is_wrong_elsewhere_is_no_witness_of_a_loss(tmp_path: Path
     assert offsets(tmp_path) == [*range(100), *range(150, 155)]
 
 
+def test_a_log_that_ends_below_its_recovery_point_has_lost_records(tmp_path: Path) -> None:
+    last = three_segments(tmp_path)[-1]
+    LogBuilder(tmp_path).recovery_points({("t", 0): 300})
+    assert offsets(tmp_path) == list(range(300))
+    with open(last, "r+b") as file:
+        file.truncate(sum(len(it) for it in ten_batches(200)[:9]) + 30)
+    for is_clean in (False, True):
+        with pytest.raises(DataLossError, match=r"\[290, 300\).* recovery point 300"):
+            offsets(tmp_path)
+        assert offsets(tmp_path, ending_offsets={"t": {"0": 280}}) == list(range(280))
+        assert offsets(tmp_path, fail_on_data_loss=False) == list(range(290))
+        assert offsets(tmp_path, mode="DROPMALFORMED") == list(range(290))
+        if is_clean:
+            (tmp_path / ".kafka_cleanshutdown").touch()
+    lost = [it for it in findings(tmp_path) if it.kind is FindingKind.LOST_OFFSETS]
+    assert [(it.start_offset, it.end_offset) for it in lost] == [(290, 300)]
+
+
 # Offsets that no checksum covers
 
 

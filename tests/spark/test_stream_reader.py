@@ -769,7 +769,7 @@ def test_bad_bytes_fail_the_task_that_reads_them(one_bad_batch: GrowingLog) -> N
     assert stream.trigger() == []
     assert stream.trigger() == [0, 1, 2, 3]
     for _ in range(2):
-        with pytest.raises(CrcMismatchError, match=r"position \d+, base offset 4\)"):
+        with pytest.raises(CrcMismatchError, match=r"position \d+, base offset 4, offsets 4 to 5"):
             stream.trigger()
     assert stream.committed == offsets(p0=4)
 
