@@ -52,7 +52,7 @@ from spark_segmentlog.log.segment_files import (
     sweep_deleted,
 )
 from spark_segmentlog.log.segment_tail import MAX_RELATIVE_OFFSET, SegmentConfig
-from spark_segmentlog.record.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
+from spark_segmentlog.record.batch_filter import MAX_SPLIT_BYTES
 from spark_segmentlog.record.offset_map import SLOT_BYTES, OffsetMap
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
@@ -87,7 +87,7 @@ class CompactionConfig(MaintenanceConfig):
     segment: SegmentConfig = field(default_factory=SegmentConfig)
     dedupe_buffer_bytes: int = DEFAULT_DEDUPE_BUFFER_BYTES
     producer_id_expiration_ms: int = DAY_MS
-    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
+    max_decompressed_bytes: int = MAX_SPLIT_BYTES
 
     def __post_init__(self) -> None:
         if self.dedupe_buffer_bytes < 2 * SLOT_BYTES:

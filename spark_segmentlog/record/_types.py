@@ -20,3 +20,10 @@ ArrowArray: TypeAlias = Any
 def bytes_view(data: ByteSource | Bytes) -> memoryview:
     """Look at contiguous bytes of any kind."""
     return data.data if isinstance(data, np.ndarray) else memoryview(data)
+
+
+def flat_bytes(buffer: Bytes) -> Bytes:
+    """Give bytes as the kernels take them: one kind of array, so that they are compiled once."""
+    if buffer.dtype == np.uint8 and buffer.flags.c_contiguous and buffer.flags.writeable:
+        return buffer
+    return np.array(buffer, dtype=np.uint8, order="C")

@@ -13,6 +13,7 @@ This is the plain twin of the kernels: slower by far, and the one that words the
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -25,12 +26,8 @@ from spark_segmentlog.errors import (
     InvalidRecordError,
 )
 from spark_segmentlog.record._types import Bytes, ByteSource, bytes_view
-from spark_segmentlog.record.compression import (
-    DEFAULT_MAX_DECOMPRESSED_BYTES,
-    BlockError,
-    BlockTooLargeError,
-    decompress,
-)
+from spark_segmentlog.record.block_stream import NO_LIMIT, BlockWindow, open_window
+from spark_segmentlog.record.compression import BlockError, BlockTooLargeError
 from spark_segmentlog.record.crc import crc32c
 from spark_segmentlog.record.layout import (
     ATTRIBUTES_OFFSET,
@@ -48,7 +45,7 @@ from spark_segmentlog.record.layout import (
     Codec,
     TimestampType,
 )
-from spark_segmentlog.record.varint import VarintError, read_varint, read_varlong
+from spark_segmentlog.record.varint import MAX_VARINT_BYTES, VarintError, read_varint, read_varlong
 
 _INT64_MAX = 2**63 - 1
 _Error = TypeVar("_Error", bound=CorruptRecordError)
@@ -204,7 +201,7 @@ def iterate_records(
     source: str = "buffer",
     file_position: int = 0,
     check_crcs: bool = True,
-    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+    max_decompressed_bytes: int = NO_LIMIT,
     first: tuple[int, int] = (0, 0),
 ) -> Iterator[Record]:
     """Yield the records of one batch, control records included.
@@ -216,7 +213,7 @@ def iterate_records(
     check_crcs : bool
         Whether the checksum is compared.
     max_decompressed_bytes : int
-        Limit on the size of the decompressed records.
+        Limit on the size of the decompressed records; they are read piece by piece.
     first : tuple of (int, int)
         Number of the record to start with, and where it starts in the uncompressed records: for
         those who know that all before it are good.
@@ -238,9 +235,12 @@ def iterate_records(
             "record batch", header.crc, crc32c(view[position + ATTRIBUTES_OFFSET : end])
         )
     body = view[position + RECORD_BATCH_OVERHEAD : end]
-    if header.codec_id:
-        body = place.decompress(header.codec_id, MAGIC_V2, body, max_decompressed_bytes)
-    yield from _iterate_body(body, header, place, *first)
+    if not header.codec_id:
+        yield from _iterate_body(body, header, place, *first)
+        return
+    with place.telling_block_errors():
+        window = place.open_block(header.codec_id, MAGIC_V2, body, max_decompressed_bytes)
+        yield from _iterate_window(window, header, place, *first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,13 +268,18 @@ class BatchPlace:
             reason = f"{what} crc mismatch: stored {stored:#010x}, computed {computed:#010x}"
             raise self.error(CrcMismatchError, reason)
 
-    def decompress(
+    def open_block(
         self, codec_id: int, magic: int, block: memoryview, max_bytes: int
-    ) -> memoryview:
-        """Decompress the records of a batch or wrapper."""
+    ) -> BlockWindow:
+        """Start to decompress the records of a batch or wrapper."""
         self.check_codec(codec_id, magic)
+        return open_window(codec_id, block, magic=magic, max_bytes=max_bytes)
+
+    @contextmanager
+    def telling_block_errors(self) -> Iterator[None]:
+        """Turn what is wrong with a block into errors that name this place."""
         try:
-            return decompress(codec_id, block, magic=magic, max_bytes=max_bytes)
+            yield
         except BlockError as error:
             raise self.error(DecompressionError, str(error)) from error
         except BlockTooLargeError as error:
@@ -298,11 +303,39 @@ def _iterate_body(
             raise place.error(InvalidRecordError, f"record {index}: {error}") from error
         yield record
     if position != len(body):
-        reason = (
-            f"{len(body) - position} bytes are left over behind the "
-            f"{header.records_count} records that are declared"
-        )
-        raise place.error(InvalidRecordError, reason)
+        raise place.error(InvalidRecordError, _left_over(header, len(body) - position))
+
+
+def _left_over(header: RecordBatchHeader, count: int | None = None) -> str:
+    bytes_text = "bytes" if count is None else f"{count} bytes"
+    return f"{bytes_text} are left over behind the {header.records_count} records that are declared"
+
+
+def _iterate_window(
+    window: BlockWindow, header: RecordBatchHeader, place: BatchPlace, first: int, position: int
+) -> Iterator[Record]:
+    window.skip(position)
+    for index in range(first, header.records_count):
+        try:
+            _hold_record(window)
+            body = bytes_view(window.data[: window.end])
+            record, window.start = _read_record(body, window.start, header)
+        except VarintError as error:
+            raise place.error(InvalidRecordError, f"record {index}: {error}") from error
+        yield record
+    if window.hold(1):
+        raise place.error(InvalidRecordError, _left_over(header))
+
+
+def _hold_record(window: BlockWindow) -> None:
+    window.hold(MAX_VARINT_BYTES)
+    body = bytes_view(window.data[: window.end])
+    length, position = read_varint(body, window.start, len(body))
+    if length < 0:
+        raise VarintError(f"length {length} is negative")
+    if not window.hold(position - window.start + length):
+        rest_bytes = window.rest_bytes - (position - window.start)
+        raise VarintError(f"length {length}, {rest_bytes} bytes are there")
 
 
 def _read_record(body: memoryview, position: int, header: RecordBatchHeader) -> tuple[Record, int]:

@@ -19,23 +19,15 @@ from typing import NoReturn
 
 import numpy as np
 
-from spark_segmentlog.errors import (
-    DecompressedSizeError,
-    DecompressionError,
-    InvalidRecordError,
-)
+from spark_segmentlog.errors import InvalidRecordError
 from spark_segmentlog.record import filter_kernels as kernels
-from spark_segmentlog.record._types import Bytes, ByteSource, Int64s
+from spark_segmentlog.record._types import Bytes, ByteSource, Int64s, flat_bytes
 from spark_segmentlog.record.batch import BatchPlace, Record, RecordBatchHeader
-from spark_segmentlog.record.compression import (
-    DEFAULT_MAX_DECOMPRESSED_BYTES,
-    BlockError,
-    BlockTooLargeError,
-    DecompressionBuffer,
-)
+from spark_segmentlog.record.block_stream import decompress
+from spark_segmentlog.record.compression import DecompressionBuffer, OutputFullError
 from spark_segmentlog.record.compressor import block_writer, max_compressed_bytes
 from spark_segmentlog.record.crc import crc32, crc32c
-from spark_segmentlog.record.header_table import HeaderTable, flat_bytes
+from spark_segmentlog.record.header_table import HeaderTable
 from spark_segmentlog.record.layout import (
     ATTRIBUTES_OFFSET,
     COMPRESSION_CODEC_MASK,
@@ -60,6 +52,9 @@ from spark_segmentlog.record.layout import (
     TimestampType,
 )
 from spark_segmentlog.record.legacy import iterate_messages, parse_message
+
+MAX_SPLIT_BYTES = 128 << 20
+"""Decompressed bytes of one batch that are split into records at most, where nobody says else."""
 
 _REBUILT_RECORD_EXTRA_BYTES = 20
 _REASONS = {
@@ -111,7 +106,7 @@ def split_batches(
     *,
     file_position: int,
     source: str,
-    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+    max_decompressed_bytes: int = MAX_SPLIT_BYTES,
 ) -> Iterator[BatchRecords]:
     """Split batches into their records, control records included.
 
@@ -191,39 +186,56 @@ class _Splitter:
         return _from_records(batches, records)
 
     def split_compressed(self, rows: Int64s) -> Iterator[BatchRecords]:
+        """Split as many at a time as fit into usual memory; a larger one by itself."""
         room = DecompressionBuffer(self._max_decompressed_bytes)
         room.clear()
         pending: list[int] = []
         bounds = [0]
         for row in rows.tolist():
-            if not self._decompress(room, row):
-                yield self._split_decompressed(room, bounds, pending)
+            if not self._append(room, row):
+                yield self._split_decompressed(room.data, bounds, pending)
                 room.clear()
                 pending, bounds = [], [0]
-                self._decompress(room, row)
+                if not self._append(room, row):
+                    data = self._decompress_alone(row)
+                    yield self._split_decompressed(data, [0, len(data)], [row])
+                    continue
             pending.append(row)
             bounds.append(room.used_bytes)
-        yield self._split_decompressed(room, bounds, pending)
+        yield self._split_decompressed(room.data, bounds, pending)
 
-    def _decompress(self, room: DecompressionBuffer, row: int) -> bool:
-        block = self._view[self._starts[row] + RECORD_BATCH_OVERHEAD : self._ends[row]]
+    def _append(self, room: DecompressionBuffer, row: int) -> bool:
         codec = int(self._table.codec[row])
         place = self._place(row)
         place.check_codec(codec, MAGIC_V2)
+        block = self._block(row)
         if not len(block) and not self._table.records_count[row]:
             return True
         try:
-            return room.append(codec, block, magic=MAGIC_V2)
-        except BlockError as error:
-            raise place.error(DecompressionError, str(error)) from error
-        except BlockTooLargeError as error:
-            raise place.error(DecompressedSizeError, str(error)) from error
+            with place.telling_block_errors():
+                return room.append(codec, block, magic=MAGIC_V2)
+        except OutputFullError:
+            return False
+
+    def _decompress_alone(self, row: int) -> Bytes:
+        """Decompress a batch that does not fit where ordinary ones do."""
+        with self._place(row).telling_block_errors():
+            data = decompress(
+                int(self._table.codec[row]),
+                self._block(row),
+                magic=MAGIC_V2,
+                max_bytes=self._max_decompressed_bytes,
+            )
+        return np.frombuffer(data, np.uint8)
+
+    def _block(self, row: int) -> memoryview:
+        return self._view[self._starts[row] + RECORD_BATCH_OVERHEAD : self._ends[row]]
 
     def _split_decompressed(
-        self, room: DecompressionBuffer, bounds: Sequence[int], rows: Sequence[int]
+        self, data: Bytes, bounds: Sequence[int], rows: Sequence[int]
     ) -> BatchRecords:
         edges = np.array(bounds, np.int64)
-        return self._split_sections(room.data, edges[:-1], edges[1:], np.array(rows, np.int64))
+        return self._split_sections(data, edges[:-1], edges[1:], np.array(rows, np.int64))
 
     def _split_sections(
         self, buffer: Bytes, starts: Int64s, ends: Int64s, rows: Int64s

@@ -7,8 +7,9 @@
   magic bytes too, KAFKA-3160), so it is ignored there and checked elsewhere.
 - zstd: frames, with or without a content size, skippable ones between them.
 
-Sizes that a block declares are not believed: output goes into memory of the caller's, or into a
-`DecompressionBuffer`, which grows to a limit and never above it.
+Ordinary blocks are decompressed whole, into memory of the caller's or into a `DecompressionBuffer`
+of a fixed size; larger ones piece by piece, by `block_stream`. Sizes that a block declares are not
+believed.
 """
 
 from __future__ import annotations
@@ -21,14 +22,16 @@ from functools import lru_cache
 import cramjam
 import numpy as np
 
-from spark_segmentlog.record._types import Bytes, ByteSource, bytes_view
+from spark_segmentlog.record._types import Bytes, bytes_view, flat_bytes
+from spark_segmentlog.record.codec_kernels import count_full_blocks, count_lz4_blocks, xerial_bytes
 from spark_segmentlog.record.layout import MAGIC_V0, MAGIC_V2, Codec
-
-DEFAULT_MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = 16
 _XERIAL_BLOCK_LENGTH = struct.Struct(">i")
+_FIRST_XERIAL_BLOCK = _XERIAL_HEADER_BYTES + _XERIAL_BLOCK_LENGTH.size
+# What stands at the front of a header, read as a length.
+_XERIAL_MAGIC_LENGTH = _XERIAL_BLOCK_LENGTH.unpack_from(XERIAL_MAGIC)[0]
 
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_WORD = struct.Struct("<I")
@@ -41,6 +44,12 @@ _LZ4_CONTENT_SIZE_FLAG = 0x08
 _LZ4_DICTIONARY_FLAG = 0x01
 _LZ4_BLOCK_MAX_BYTES = {4: 64 << 10, 5: 256 << 10, 6: 1 << 20, 7: 4 << 20}
 
+# The size of the last member, at the end.
+_GZIP_SIZE_BYTES = 4
+
+# What is smaller is decompressed without a look at how large it says to be.
+SMALL_BLOCK_BYTES = 16 << 10
+_ZSTD_BLOCK_BYTES = 128 << 10
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 # A frame of a single segment and a raw last block, its content size in one byte.
 _ZSTD_RAW_FRAME = struct.Struct("<4sBB3s")
@@ -49,6 +58,10 @@ _MARKER_SECRET_BYTES = 16
 
 # How cramjam's streaming decoders say that their output is full.
 _OUTPUT_FULL = "failed to write whole buffer"
+
+
+WHOLE_BLOCK_BYTES = 2 << 20
+"""A block that does not fit here is read as a stream."""
 
 
 class OutputFullError(Exception):
@@ -60,7 +73,7 @@ class BlockError(ValueError):
 
 
 class BlockTooLargeError(ValueError):
-    """A block above the limit on decompressed size; turned into an error with a place above."""
+    """A block above a limit, or that declares what it cannot hold; gets its place above."""
 
 
 def decompress_into(codec: int, block: memoryview, output: memoryview, *, magic: int) -> int:
@@ -103,32 +116,93 @@ def decompress_into(codec: int, block: memoryview, output: memoryview, *, magic:
         raise BlockError(f"{Codec(codec).name.lower()} block: {error}") from error
 
 
+def is_surely_large(codec: int, block: memoryview) -> bool:
+    """Tell a block that says to be no ordinary one, without decompressing it.
+
+    Whether that is true the stream finds out; it spares an attempt that fails.
+    """
+    if len(block) < SMALL_BLOCK_BYTES:
+        return False
+    if codec == Codec.GZIP:
+        return int.from_bytes(block[-_GZIP_SIZE_BYTES:], "little") > WHOLE_BLOCK_BYTES
+    data = flat_bytes(np.frombuffer(block, np.uint8))
+    if codec == Codec.ZSTD:
+        return count_full_blocks(data) * _ZSTD_BLOCK_BYTES >= WHOLE_BLOCK_BYTES
+    if codec == Codec.LZ4:
+        largest = _LZ4_BLOCK_MAX_BYTES.get(block[5] >> 4, 0)
+        is_plain = block[4] == _LZ4_PLAIN_FLAGS
+        blocks = count_lz4_blocks(data, _LZ4_MIN_HEADER_BYTES) if is_plain else 0
+        return (blocks - 1) * largest >= WHOLE_BLOCK_BYTES
+    return is_xerial(block) and xerial_bytes(data, _XERIAL_HEADER_BYTES) > WHOLE_BLOCK_BYTES
+
+
+def check_block_size(size: int, max_bytes: int) -> None:
+    """Refuse a block that is above a limit, as far as it is decompressed."""
+    if size > max_bytes:
+        raise BlockTooLargeError(
+            f"decompressed block larger than the {max_bytes} bytes that are allowed"
+        )
+
+
 def _snappy_into(block: memoryview, output: memoryview) -> int:
-    if block[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
-        return _snappy_block_into(block, output)
-    position, written = _XERIAL_HEADER_BYTES, 0
-    if len(block) < position:
-        raise BlockError(f"snappy block: xerial header of {len(block)} bytes, 16 are needed")
-    while position < len(block):
-        # A second header inside the stream is legal: Java's writer flushes, then goes on.
-        if block[position : position + len(XERIAL_MAGIC)] == XERIAL_MAGIC:
-            position += _XERIAL_HEADER_BYTES
-            continue
-        end = position + _XERIAL_BLOCK_LENGTH.size
-        if end > len(block):
-            raise BlockError(f"snappy block: xerial block length cut off at byte {position}")
-        (length,) = _XERIAL_BLOCK_LENGTH.unpack_from(block, position)
-        if not 0 < length <= len(block) - end:
-            raise BlockError(
-                f"snappy block: xerial block of {length} bytes at byte {position}, "
-                f"{len(block) - end} are there"
-            )
-        position = end + length
-        written += _snappy_block_into(block[end:position], output[written:])
+    if not is_xerial(block):
+        return snappy_block_into(block, output)
+    if _is_one_xerial_block(block):
+        return snappy_block_into(block[_FIRST_XERIAL_BLOCK:], output)
+    position, written = 0, 0
+    while (found := next_xerial_block(block, position)) is not None:
+        start, position = found
+        written += snappy_block_into(block[start:position], output[written:])
     return written
 
 
-def _snappy_block_into(block: memoryview, output: memoryview) -> int:
+def _is_one_xerial_block(block: memoryview) -> bool:
+    if len(block) <= _FIRST_XERIAL_BLOCK:
+        return False
+    (length,) = _XERIAL_BLOCK_LENGTH.unpack_from(block, _XERIAL_HEADER_BYTES)
+    return int(length) == len(block) - _FIRST_XERIAL_BLOCK
+
+
+def is_xerial(block: memoryview) -> bool:
+    """Tell xerial framing from one raw snappy block."""
+    return block[: len(XERIAL_MAGIC)] == XERIAL_MAGIC
+
+
+def next_xerial_block(block: memoryview, position: int) -> tuple[int, int] | None:
+    """Find the raw block at or behind a position of xerial framing: its start and end.
+
+    Returns
+    -------
+    tuple of (int, int) or None
+        None at the end of the bytes.
+
+    Raises
+    ------
+    BlockError
+        Where the framing is cut off, or a length does not fit.
+    """
+    while position < len(block):
+        start = position + _XERIAL_BLOCK_LENGTH.size
+        if start > len(block):
+            raise BlockError(f"snappy block: xerial block length cut off at byte {position}")
+        (length,) = _XERIAL_BLOCK_LENGTH.unpack_from(block, position)
+        if 0 < length <= len(block) - start:
+            return start, start + length
+        # A second header inside the stream is legal: Java's writer flushes, then goes on.
+        if length != _XERIAL_MAGIC_LENGTH or not is_xerial(block[position:]):
+            raise BlockError(
+                f"snappy block: xerial block of {length} bytes at byte {position}, "
+                f"{len(block) - start} are there"
+            )
+        position += _XERIAL_HEADER_BYTES
+        if position > len(block):
+            have = len(block) - position + _XERIAL_HEADER_BYTES
+            raise BlockError(f"snappy block: xerial header of {have} bytes, 16 are needed")
+    return None
+
+
+def snappy_block_into(block: memoryview, output: memoryview) -> int:
+    """Decompress one raw snappy block; errors are those of cramjam, and `OutputFullError`."""
     if cramjam.snappy.decompress_raw_len(block) > len(output):
         raise OutputFullError
     if len(output) == 0:
@@ -138,7 +212,7 @@ def _snappy_block_into(block: memoryview, output: memoryview) -> int:
 
 def _lz4_into(block: memoryview, output: memoryview, magic: int) -> int:
     if magic == MAGIC_V0:
-        block = _with_right_header_checksum(block)
+        block = with_right_header_checksum(block)
     if len(block) > _LZ4_MIN_HEADER_BYTES and block[4] == _LZ4_PLAIN_FLAGS:
         return _lz4_plain_frame_into(block, output)
     return int(cramjam.lz4.decompress_into(block, output))
@@ -147,6 +221,8 @@ def _lz4_into(block: memoryview, output: memoryview, magic: int) -> int:
 def _lz4_plain_frame_into(block: memoryview, output: memoryview) -> int:
     """Walk one frame block by block: a fresh frame decoder costs more than a small block does."""
     max_bytes = _check_lz4_header(bytes(block[:_LZ4_MIN_HEADER_BYTES]))
+    if max_bytes > len(output):
+        return _lz4_more_frames_into(block, output, 0, 0)
     position, written = _LZ4_MIN_HEADER_BYTES, 0
     while True:
         if position + _LZ4_WORD.size > len(block):
@@ -202,7 +278,8 @@ def _check_lz4_header(header: bytes) -> int:
     return max_bytes
 
 
-def _with_right_header_checksum(block: memoryview) -> memoryview:
+def with_right_header_checksum(block: memoryview) -> memoryview:
+    """Copy an lz4 block of format 0, where the checksum of the frame header is wrong."""
     if len(block) < _LZ4_MIN_HEADER_BYTES:
         return block
     flags = block[4]
@@ -256,7 +333,9 @@ def _make_marker() -> tuple[Bytes, bytes]:
 
 
 class DecompressionBuffer:
-    """Memory that blocks are decompressed into, one behind the other, reused from group to group.
+    """Memory that ordinary blocks are decompressed into, one behind the other, group by group.
+
+    What it cannot take alone is for `block_stream`.
 
     Parameters
     ----------
@@ -264,28 +343,26 @@ class DecompressionBuffer:
         No block may grow beyond this.
     """
 
-    # What a plain lz4 frame needs behind its end: room for a block of the largest size.
-    _SLACK_BYTES = 4 << 20
-    _FIRST_BYTES = 2 << 20
+    BYTES = WHOLE_BLOCK_BYTES
     # Decompressed bytes that a group should have: a few batches, still in the CPU's cache.
     GROUP_BYTES = 512 << 10
     _FIRST_JOINED_BYTES = 32 << 10
     _MAX_JOINED_BYTES = 256 << 10
 
-    def __init__(self, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> None:
+    def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.joined_bytes = self._FIRST_JOINED_BYTES
         self.marker, self._marker_frame = _make_marker()
-        self._first_bytes = min(self._FIRST_BYTES, max_bytes + self._SLACK_BYTES)
         self.data: Bytes = np.empty(0, np.uint8)
         self._view = bytes_view(self.data)
         self.used_bytes = 0
 
     def clear(self) -> None:
-        """Forget the blocks; memory above the usual size is given back."""
+        """Forget the blocks."""
         self.used_bytes = 0
-        if len(self.data) != self._first_bytes:
-            self._resize(self._first_bytes)
+        if not len(self.data):
+            self.data = np.empty(self.BYTES, np.uint8)
+            self._view = bytes_view(self.data)
 
     def append(self, codec: int, block: memoryview, *, magic: int) -> bool:
         """Decompress a block behind those that are there.
@@ -297,29 +374,32 @@ class DecompressionBuffer:
 
         Raises
         ------
+        OutputFullError
+            When it does not fit alone.
         BlockError, BlockTooLargeError
             Where the block is bad, or above the limit.
         """
-        while True:
-            try:
-                view = self._view[self.used_bytes :]
-                size = decompress_into(codec, block, view, magic=magic)
-            except OutputFullError:
-                if self.used_bytes:
-                    return False
-                self._grow()
-                continue
-            if size > self.max_bytes:
-                raise BlockTooLargeError(self._too_large())
-            self.used_bytes += size
-            return True
+        used = self.used_bytes
+        try:
+            if len(block) >= SMALL_BLOCK_BYTES and is_surely_large(codec, block):
+                raise OutputFullError
+            size = decompress_into(codec, block, self._view[used:], magic=magic)
+        except OutputFullError:
+            if not used:
+                raise
+            return False
+        if size > self.max_bytes:
+            check_block_size(size, self.max_bytes)
+        self.used_bytes = used + size
+        return True
 
     def append_joined(self, blocks: Sequence[memoryview]) -> bool:
         """Decompress zstd blocks by one call, a marker behind each, into an empty buffer.
 
-        A fresh decoder costs more than a small block does. Where a block ends in the output is for
-        the caller to find, by what it holds; the marker must be there. It is a secret, so a block
-        cannot hold one, and it starts with what no record starts with.
+        A fresh decoder costs more than a small block does. The caller has seen that each block is
+        whole frames, so that none takes bytes of what follows. Where a block ends in the output is
+        for the caller to find, by what it holds; the marker must be there. It is a secret, so a
+        block cannot hold one, and it starts with what no record starts with.
 
         Returns
         -------
@@ -328,11 +408,7 @@ class DecompressionBuffer:
             one.
         """
         assert not self.used_bytes
-        parts: list[memoryview | bytes] = []
-        for block in blocks:
-            if block[:4] != _ZSTD_MAGIC:
-                return False
-            parts += (block, self._marker_frame)
+        parts = [part for block in blocks for part in (block, self._marker_frame)]
         joined = memoryview(b"".join(parts))
         try:
             self.used_bytes = decompress_into(Codec.ZSTD, joined, self._view, magic=MAGIC_V2)
@@ -341,29 +417,10 @@ class DecompressionBuffer:
             return False
         except BlockError:
             return False
-        ratio = self.used_bytes / len(joined)
-        self.joined_bytes = min(int(self.GROUP_BYTES / ratio) + 1, self._MAX_JOINED_BYTES)
+        self.learn(len(joined))
         return True
 
-    def _grow(self) -> None:
-        largest = self.max_bytes + self._SLACK_BYTES
-        if len(self.data) >= largest:
-            raise BlockTooLargeError(self._too_large())
-        self._resize(min(4 * len(self.data), largest))
-
-    def _resize(self, size: int) -> None:
-        self.data = np.empty(size, np.uint8)
-        self._view = bytes_view(self.data)
-
-    def _too_large(self) -> str:
-        return f"decompressed block larger than the {self.max_bytes} bytes that are allowed"
-
-
-def decompress(
-    codec: int, block: ByteSource, *, magic: int, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
-) -> memoryview:
-    """Decompress one block into fresh memory of its own; errors as `DecompressionBuffer.append`."""
-    buffer = DecompressionBuffer(max_bytes)
-    buffer.clear()
-    buffer.append(codec, memoryview(block), magic=magic)
-    return bytes_view(buffer.data[: buffer.used_bytes])
+    def learn(self, compressed_bytes: int) -> None:
+        """Choose how many bytes to join next time, by what the blocks that are there came from."""
+        ratio = max(self.used_bytes, 1) / max(compressed_bytes, 1)
+        self.joined_bytes = min(int(self.GROUP_BYTES / ratio) + 1, self._MAX_JOINED_BYTES)

@@ -3,15 +3,15 @@
 `scan_headers` lists the entries of a piece of a file, the caller chooses rows, and a
 `RecordDecoder` turns them into columns: one kernel call for many entries checks their checksums,
 filters their records and writes those that are wanted straight into Arrow's buffers. Compressed
-batches are decompressed one by one into memory that is reused, and decoded from there by the same
-kernel. Bytes that are bad become errors of `spark_segmentlog.errors`, worded by the plain twins in
-`batch` and `legacy`.
+batches are decompressed some at a time into memory that is reused, those that do not fit there
+piece by piece, and decoded from there by the same kernel. Bytes that are bad become errors of
+`spark_segmentlog.errors`, worded by the plain twins in `batch` and `legacy`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import NoReturn
@@ -24,19 +24,18 @@ from spark_segmentlog.errors import (
     MalformedTimestampError,
 )
 from spark_segmentlog.record import kernels
-from spark_segmentlog.record._types import Bools, Bytes, Int64s, bytes_view
+from spark_segmentlog.record._types import Bools, Bytes, Int64s, bytes_view, flat_bytes
 from spark_segmentlog.record.arrow_output import ArrowOutput
 from spark_segmentlog.record.batch import BatchPlace, iterate_records
+from spark_segmentlog.record.block_stream import NO_LIMIT, BlockWindow, open_window
+from spark_segmentlog.record.codec_kernels import whole_frames
 from spark_segmentlog.record.compression import (
-    DEFAULT_MAX_DECOMPRESSED_BYTES,
     BlockError,
     BlockTooLargeError,
     DecompressionBuffer,
+    OutputFullError,
 )
-from spark_segmentlog.record.header_table import (
-    HeaderTable,
-    flat_bytes,
-)
+from spark_segmentlog.record.header_table import HeaderTable
 from spark_segmentlog.record.layout import (
     COMPRESSION_CODEC_MASK,
     MAGIC_V2,
@@ -45,6 +44,7 @@ from spark_segmentlog.record.layout import (
 )
 from spark_segmentlog.record.legacy import iterate_messages
 from spark_segmentlog.record.record_filter import EVERY_RECORD, RecordFilter
+from spark_segmentlog.record.streamed_batch import BatchPiece, StreamedBatch
 from spark_segmentlog.record.wrapper import OpenWrapper, plain_messages, wrapper_value
 
 # No Arrow array of ours holds more bytes than 32-bit offsets can tell, a single huge record
@@ -52,6 +52,7 @@ from spark_segmentlog.record.wrapper import OpenWrapper, plain_messages, wrapper
 _MAX_ARROW_BYTES = 1 << 30
 # Batches that are decompressed before they are decoded, at most.
 _MAX_GROUP_ROWS = 1024
+_NO_SPANS: Int64s = np.empty((0, 2), np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ class RecordDecoder:
     max_arrow_rows, max_arrow_bytes : int
         Where an Arrow batch is cut. A record above the limit of bytes makes one of its own.
     max_decompressed_bytes : int
-        Limit on the decompressed size of a batch or wrapper.
+        Limit on the decompressed size of a batch or wrapper; memory needs none.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class RecordDecoder:
         validate_first: bool = False,
         max_arrow_rows: int = 32768,
         max_arrow_bytes: int = 8 * 1024 * 1024,
-        max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+        max_decompressed_bytes: int = NO_LIMIT,
     ) -> None:
         max_bytes = min(max_arrow_bytes, _MAX_ARROW_BYTES)
         self._output = ArrowOutput(
@@ -208,7 +209,14 @@ class RecordDecoder:
     # Format 2
 
     def _decode_batches(
-        self, source: _Input, body: Bytes, rows: Int64s, spans: Int64s, settings: Int64s
+        self,
+        source: _Input,
+        body: Bytes,
+        rows: Int64s,
+        spans: Int64s,
+        settings: Int64s,
+        *,
+        first: tuple[int, int] = (0, 0),
     ) -> Iterator[pa.RecordBatch]:
         output = self._output
 
@@ -225,7 +233,7 @@ class RecordDecoder:
                 output.outputs,
             )
 
-        return self._drive(step, source, rows, spans)
+        return self._drive(step, source, rows, spans, first)
 
     def _decode_compressed(self, source: _Input, rows: Int64s) -> Iterator[pa.RecordBatch]:
         good = np.ones(len(rows), np.bool_)
@@ -235,19 +243,27 @@ class RecordDecoder:
             )
         done = 0
         while done < len(rows):
-            spans = self._decompress_group(source, rows[done:], good[done:])
+            row = int(rows[done])
+            try:
+                spans = self._decompress_group(source, rows[done:], good[done:])
+            except OutputFullError:
+                yield from self._decode_streamed(source, row)
+                done += 1
+                continue
+            if not len(spans):
+                self._raise_error(source, row)
             group = rows[done : done + len(spans)]
             yield from self._decode_batches(
                 source, self._scratch.data, group, spans, self._checked_settings
             )
             done += len(spans)
-            if not len(spans):
-                self._raise_error(source, int(rows[done]))
 
     def _decompress_group(self, source: _Input, rows: Int64s, good: Bools) -> Int64s:
-        """Decompress batches from the first on, as many as fit; none when the first is bad."""
-        scratch = self._scratch
-        scratch.clear()
+        """Decompress batches from the first on, as many as fit; none when the first is bad.
+
+        `OutputFullError` says that the first is no ordinary one.
+        """
+        self._scratch.clear()
         rows = rows[: _first_false(good[:_MAX_GROUP_ROWS])]
         codecs = source.entries[rows, kernels.ATTRIBUTES] & COMPRESSION_CODEC_MASK
         zstd_rows = rows[: _first_false(codecs == Codec.ZSTD)]
@@ -255,39 +271,78 @@ class RecordDecoder:
             joined = self._decompress_joined(source, zstd_rows)
             if len(joined):
                 return joined
-            scratch.clear()
-        spans = []
+            self._scratch.clear()
+        spans = self._decompress_each(source, rows, codecs)
+        if len(zstd_rows) > 1 and len(spans):
+            alone = source.entries[rows[: len(spans)], kernels.SIZE_BYTES]
+            self._scratch.learn(int(alone.sum()))
+        return spans
+
+    def _decompress_each(self, source: _Input, rows: Int64s, codecs: Int64s) -> Int64s:
+        scratch = self._scratch
+        spans: list[tuple[int, int]] = []
         for row, codec in zip(rows.tolist(), codecs.tolist(), strict=True):
             used = scratch.used_bytes
-            block = source.records(row)
-            if used >= scratch.GROUP_BYTES or not self._decompress(codec, block, MAGIC_V2):
+            try:
+                block = source.records(row)
+                if used >= scratch.GROUP_BYTES or not scratch.append(codec, block, magic=MAGIC_V2):
+                    break
+            except OutputFullError:
+                if not spans:
+                    raise
+                break
+            except (BlockError, BlockTooLargeError):
+                # Those before it are decoded first; then it is the first of its group, and is told.
                 break
             spans.append((used, scratch.used_bytes))
         return np.array(spans, np.int64).reshape(-1, 2)
 
     def _decompress_joined(self, source: _Input, rows: Int64s) -> Int64s:
-        """Decompress zstd batches by one call; spans of those that are whole in its output."""
+        """Decompress zstd batches by one call; their spans, or none when that cannot be."""
         scratch = self._scratch
         sizes = source.entries[rows, kernels.SIZE_BYTES] - RECORD_BATCH_OVERHEAD
         rows = rows[: np.searchsorted(np.cumsum(sizes), scratch.joined_bytes) + 1]
-        spans = np.zeros((len(rows), 2), np.int64)
-        if len(rows) < 2 or not scratch.append_joined(
-            [source.records(row) for row in rows.tolist()]
-        ):
-            return spans[:0]
+        if len(rows) < 2:
+            return _NO_SPANS
+        ends = source.entries[rows, kernels.POSITION] - source.file_position
+        ends += source.entries[rows, kernels.SIZE_BYTES]
+        spans = np.column_stack((ends - sizes[: len(rows)], ends))
+        count = whole_frames(source.buffer, spans)
+        rows, spans = rows[:count], spans[:count]
+        if count < 2 or not scratch.append_joined([source.records(row) for row in rows.tolist()]):
+            return _NO_SPANS
         counts = source.entries[rows, kernels.RECORDS_COUNT]
-        found = kernels.split_joined(
+        if not kernels.split_joined(
             scratch.data, scratch.used_bytes, counts, scratch.marker, spans
-        )
-        spans = spans[:found]
+        ):
+            return _NO_SPANS
         return spans[: _first_false(spans[:, 1] - spans[:, 0] <= scratch.max_bytes)]
 
-    def _decompress(self, codec: int, block: memoryview, magic: int) -> bool:
+    def _decode_streamed(self, source: _Input, row: int) -> Iterator[pa.RecordBatch]:
+        """Decode one batch piece by piece: one that does not fit where ordinary ones do."""
+        header = source.entries[row]
+        window = BlockWindow(
+            int(header[kernels.ATTRIBUTES]) & COMPRESSION_CODEC_MASK,
+            source.records(row),
+            magic=MAGIC_V2,
+            max_bytes=self._max_decompressed_bytes,
+            data=self._scratch.data,
+        )
+        batch = StreamedBatch(window, header)
         try:
-            return self._scratch.append(codec, block, magic=magic)
+            if self._settings[kernels.VALIDATE_FIRST]:
+                batch.check(self._output.state)
+            for piece in batch.pieces():
+                yield from self._decode_piece(source, piece)
         except (BlockError, BlockTooLargeError):
-            # Those before it are decoded first; then it is the first of its group, and is told.
-            return False
+            self._raise_error(source, row, batch.reached)
+
+    def _decode_piece(self, source: _Input, piece: BatchPiece) -> Iterator[pa.RecordBatch]:
+        alone = replace(source, entries=piece.entries)
+        rows = np.zeros(1, np.int64)
+        yield from self._decode_batches(
+            alone, piece.body, rows, piece.spans, self._checked_settings, first=piece.first
+        )
 
     # Formats 0 and 1
 
@@ -304,33 +359,49 @@ class RecordDecoder:
 
     def _decode_wrappers(self, source: _Input, rows: Int64s) -> Iterator[pa.RecordBatch]:
         for row in rows.tolist():
-            wrapper = self._unwrap(source, row)
-            if wrapper is None or not wrapper.is_good(check_crcs=self._check_crcs):
+            try:
+                wrapper = self._unwrap(source, row)
+                wrapper.check(check_crcs=self._check_crcs)
+                for messages in wrapper.messages():
+                    step = self._message_step(wrapper.data, messages, self._checked_settings)
+                    yield from self._drive(step, source, np.full(len(messages), row))
+            except (BlockError, BlockTooLargeError):
                 self._raise_error(source, row)
-            for messages in wrapper.messages():
-                step = self._message_step(wrapper.data, messages, self._checked_settings)
-                yield from self._drive(step, source, np.full(len(messages), row))
 
-    def _unwrap(self, source: _Input, row: int) -> OpenWrapper | None:
-        """Decompress a wrapper; None when that fails, or the wrapper itself is bad."""
+    def _unwrap(self, source: _Input, row: int) -> OpenWrapper:
+        """Open a wrapper, decompressed whole where it fits; `BlockError` where it is bad itself."""
         start, end = source.span(row)
-        if self._check_crcs and not kernels.entry_crc_is_good(source.buffer, start, end):
-            return None
         header = source.entries[row]
         magic = int(header[kernels.MAGIC])
         block = wrapper_value(source.view[start:end], magic)
-        codec = int(header[kernels.ATTRIBUTES]) & COMPRESSION_CODEC_MASK
+        if block is None or (
+            self._check_crcs and not kernels.entry_crc_is_good(source.buffer, start, end)
+        ):
+            raise BlockError("a wrapper that is bad itself")
         self._scratch.clear()
-        if block is None or not self._decompress(codec, block, magic):
-            return None
-        return OpenWrapper(header, self._scratch.data, self._scratch.used_bytes)
+        window = open_window(
+            int(header[kernels.ATTRIBUTES]) & COMPRESSION_CODEC_MASK,
+            block,
+            magic=magic,
+            max_bytes=self._max_decompressed_bytes,
+            data=self._scratch.data,
+        )
+        return OpenWrapper(header, window)
 
     # Both
 
     def _drive(
-        self, step: Callable[[], int], source: _Input, rows: Int64s, spans: Int64s | None = None
+        self,
+        step: Callable[[], int],
+        source: _Input,
+        rows: Int64s,
+        spans: Int64s | None = None,
+        first: tuple[int, int] = (0, 0),
     ) -> Iterator[pa.RecordBatch]:
-        """Call a kernel until its input, which comes from these rows, is used up."""
+        """Call a kernel until its input, which comes from these rows, is used up.
+
+        `first` is where the only one of them is taken up: its record, and where that starts.
+        """
         output, state = self._output, self._output.state
         state[kernels.ROW : kernels.BODY_POSITION + 1] = 0
         while (code := step()) != kernels.DONE:
@@ -342,8 +413,9 @@ class RecordDecoder:
             elif code == kernels.BAD_TIMESTAMP:
                 raise self._timestamp_error()
             elif code == kernels.BAD_RECORD and spans is not None:
-                position = int(state[kernels.BODY_POSITION] - spans[index, 0])
-                self._raise_error(source, int(rows[index]), (int(state[kernels.RECORD]), position))
+                position = first[1] + int(state[kernels.BODY_POSITION] - spans[index, 0])
+                record = first[0] + int(state[kernels.RECORD])
+                self._raise_error(source, int(rows[index]), (record, position))
             else:
                 self._raise_error(source, int(rows[index]))
 

@@ -14,7 +14,7 @@ from enum import Enum
 import numpy as np
 
 from spark_segmentlog.record import kernels
-from spark_segmentlog.record._types import Bools, Bytes, Int64s, bytes_view
+from spark_segmentlog.record._types import Bools, Bytes, Int64s, bytes_view, flat_bytes
 from spark_segmentlog.record.batch import RecordBatchHeader, invalid_header_reason
 from spark_segmentlog.record.layout import (
     COMPRESSION_CODEC_MASK,
@@ -281,13 +281,6 @@ def find_covering_entries(
     found = np.empty(_MAX_COVERING_ENTRIES, np.int64)
     count = kernels.find_covering(flat_bytes(buffer), 0, at, left, min_offset, end_offset, found)
     return found[:count] if count <= len(found) else None
-
-
-def flat_bytes(buffer: Bytes) -> Bytes:
-    """Give bytes as the kernels take them: one kind of array, so that they are compiled once."""
-    if buffer.dtype == np.uint8 and buffer.flags.c_contiguous and buffer.flags.writeable:
-        return buffer
-    return np.array(buffer, dtype=np.uint8, order="C")
 
 
 def check_inside(buffer: Bytes, entries: Int64s, rows: Int64s, file_position: int) -> None:

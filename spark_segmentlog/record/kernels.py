@@ -150,6 +150,7 @@ SPARK_MAX_TIMESTAMP_MS = 253_402_300_799_999
 # What counts against the limit of bytes for the entries of one header, beside its bytes.
 HEADER_ENTRY_BYTES = 9
 
+_INT32_MAX = 2**31 - 1
 _INT64_MAX = 2**63 - 1
 # A position that no read is allowed from: where a varint reader ends that found none.
 _NOWHERE = 1 << 62
@@ -637,7 +638,27 @@ def _parse_record(
 
 
 @kernel
-def _records_are_good(body: Bytes, end: int, header: Int64s, state: Int64s) -> bool:
+def whole_records(body: Bytes, start: int, end: int, count: int) -> tuple[int, int, int]:
+    """How many of `count` records are whole in body[start:end], and where the last of them ends.
+
+    The third number is what the next one needs from there on: its bytes, or a byte more than there
+    are where its length is cut off, -1 for a length that cannot be, 0 where no record follows.
+    """
+    position = start
+    for index in range(count):
+        length, at = _varint(body, position, end, _VARINT_BITS)
+        if at == _NOWHERE and end - position < _VARINT_BITS // 7:
+            return index, position, end - position + 1
+        if at == _NOWHERE or length < 0 or length > _INT32_MAX:
+            return index, position, -1
+        if length > end - at:
+            return index, position, at - position + length
+        position = at + length
+    return count, position, 0
+
+
+@kernel
+def records_are_good(body: Bytes, end: int, header: Int64s, state: Int64s) -> bool:
     """Whether all records of a batch are what they should be, down to the last byte.
 
     They start where the state stands, which then tells of the first that is bad.
@@ -654,10 +675,12 @@ def _records_are_good(body: Bytes, end: int, header: Int64s, state: Int64s) -> b
 
 
 @kernel
-def split_joined(body: Bytes, used: int, counts: Int64s, marker: Bytes, spans: Int64s) -> int:
+def split_joined(body: Bytes, used: int, counts: Int64s, marker: Bytes, spans: Int64s) -> bool:
     """Find where batches end that were decompressed one behind another, a marker behind each.
 
-    Returns how many from the first on hold as many records as `counts` says, and their marker.
+    False unless each holds as many records as `counts` says and then a marker, down to the last
+    byte: there are as many markers as batches, so a batch whose records reach over its marker
+    leaves too few for the others.
     """
     position = 0
     for index in range(len(counts)):
@@ -665,17 +688,17 @@ def split_joined(body: Bytes, used: int, counts: Int64s, marker: Bytes, spans: I
         for _ in range(counts[index]):
             length, position = _varint(body, position, used, _VARINT_BITS)
             if length < 0 or length > used - position:
-                return index
+                return False
             position += length
         if len(marker) > used - position:
-            return index
+            return False
         for offset in range(len(marker)):
             if body[position + offset] != marker[offset]:
-                return index
+                return False
         spans[index, 0] = start
         spans[index, 1] = position
         position += len(marker)
-    return len(counts)
+    return bool(position == used)
 
 
 # Output
@@ -988,7 +1011,7 @@ def decode_batches(
                 return BAD_CRC
             state[BODY_POSITION] = start
             if settings[VALIDATE_FIRST]:
-                if not _records_are_good(body, end, header, state):
+                if not records_are_good(body, end, header, state):
                     return BAD_RECORD
                 state[RECORD] = 0
                 state[BODY_POSITION] = start

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from spark_segmentlog.errors import InvalidBatchError, InvalidRecordError
-from spark_segmentlog.record._types import ByteSource
+from spark_segmentlog.record._types import ByteSource, bytes_view
 from spark_segmentlog.record.batch import BatchPlace, Record
-from spark_segmentlog.record.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
+from spark_segmentlog.record.block_stream import NO_LIMIT, BlockWindow
 from spark_segmentlog.record.crc import crc32
 from spark_segmentlog.record.layout import (
     COMPRESSION_CODEC_MASK,
@@ -92,7 +92,7 @@ def iterate_messages(
     source: str = "buffer",
     file_position: int = 0,
     check_crcs: bool = True,
-    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+    max_decompressed_bytes: int = NO_LIMIT,
 ) -> Iterator[Record]:
     """Yield the record of one message, or the records of one wrapper.
 
@@ -108,21 +108,22 @@ def iterate_messages(
     place.check_codec(message.codec_id, message.magic)
     if message.value is None:
         raise place.error(InvalidRecordError, "wrapper with a null value")
-    block = place.decompress(
-        message.codec_id, message.magic, memoryview(message.value), max_decompressed_bytes
-    )
-    yield from _unwrapped(block, message, place, check_crcs)
+    block = memoryview(message.value)
+    with place.telling_block_errors():
+        window = place.open_block(message.codec_id, message.magic, block, max_decompressed_bytes)
+        yield from _unwrapped(window, message, place, check_crcs)
 
 
 def _unwrapped(
-    block: memoryview, wrapper: LegacyMessage, place: BatchPlace, check_crcs: bool
+    window: BlockWindow, wrapper: LegacyMessage, place: BatchPlace, check_crcs: bool
 ) -> Iterator[Record]:
     # Twice through the messages, since they may be very many, and offsets count from the last.
-    last = deque(_inner_messages(block, wrapper, place, check_crcs), maxlen=1)
+    last = deque(_inner_messages(window, wrapper, place, check_crcs), maxlen=1)
     if not last:
         raise place.error(InvalidRecordError, "wrapper that holds no message")
     base = base_offset_in_wrapper(wrapper.magic, wrapper.offset, last[0].offset)
-    for message in _inner_messages(block, wrapper, place, check_crcs):
+    window.rewind()
+    for message in _inner_messages(window, wrapper, place, check_crcs):
         offset = base + message.offset
         if base < 0 or not is_offset_in_wrapper(offset, wrapper.offset):
             reason = f"message of offset {message.offset} in a wrapper of offset {wrapper.offset}"
@@ -150,11 +151,14 @@ def is_offset_in_wrapper(offset: int, wrapper_offset: int) -> bool:
 
 
 def _inner_messages(
-    block: memoryview, wrapper: LegacyMessage, place: BatchPlace, check_crcs: bool
+    window: BlockWindow, wrapper: LegacyMessage, place: BatchPlace, check_crcs: bool
 ) -> Iterator[LegacyMessage]:
-    position = 0
-    while position < len(block):
-        message = _parse(block, position, place, check_crcs=check_crcs, whole_place=False)
+    while window.hold(1):
+        if window.hold(HEADER_SIZE_UP_TO_MAGIC):
+            size = LEGACY_FIELD_LENGTH.unpack_from(window.data.data, window.start + SIZE_OFFSET)[0]
+            window.hold(LOG_OVERHEAD + size)
+        data = bytes_view(window.data[: window.end])
+        message = _parse(data, window.start, place, check_crcs=check_crcs, whole_place=False)
         if message.magic != wrapper.magic:
             reason = f"message of format {message.magic} in a wrapper of format {wrapper.magic}"
             raise place.error(InvalidRecordError, reason)
@@ -163,7 +167,7 @@ def _inner_messages(
             name = Codec(codec).name.lower() if codec in Codec._value2member_map_ else str(codec)
             raise place.error(InvalidRecordError, f"message in a wrapper is compressed ({name})")
         yield message
-        position += message.size_bytes
+        window.start += message.size_bytes
 
 
 def _parse(

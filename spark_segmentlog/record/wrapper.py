@@ -14,8 +14,11 @@ import numpy as np
 
 from spark_segmentlog.record import kernels
 from spark_segmentlog.record._types import Bytes, Int64s
+from spark_segmentlog.record.block_stream import BlockWindow
+from spark_segmentlog.record.compression import BlockError
 from spark_segmentlog.record.header_table import HeaderTable, StopReason, scan_headers
 from spark_segmentlog.record.layout import (
+    HEADER_SIZE_UP_TO_MAGIC,
     LEGACY_FIELD_LENGTH,
     LEGACY_KEY_OFFSET_V0,
     LEGACY_KEY_OFFSET_V1,
@@ -54,43 +57,47 @@ def wrapper_value(message: memoryview, magic: int) -> memoryview | None:
 
 @dataclass(slots=True)
 class OpenWrapper:
-    """A wrapper whose messages are decompressed.
+    """A wrapper whose messages are decompressed, all at once or piece by piece.
 
     Parameters
     ----------
     header : ndarray of int64
         The wrapper's row of its header table.
-    data : ndarray of uint8
-        Memory that starts with the messages.
-    used_bytes : int
-        Bytes of them.
+    window : BlockWindow
+        On its messages.
     """
 
     header: Int64s
-    data: Bytes
-    used_bytes: int
-    _first: HeaderTable | None = None
+    window: BlockWindow
+    _only: HeaderTable | None = None
     _base_offset: int = 0
 
-    def is_good(self, *, check_crcs: bool) -> bool:
-        """Check all messages; `messages` may be asked for only then."""
+    @property
+    def data(self) -> Bytes:
+        """Memory that holds the messages which were listed last."""
+        return self.window.data
+
+    def check(self, *, check_crcs: bool) -> None:
+        """Check all messages; `messages` may be asked for only then.
+
+        Raises
+        ------
+        BlockError, BlockTooLargeError
+            Where the block or a message is bad.
+        """
         magic = int(self.header[kernels.MAGIC])
-        largest, last, stop = -1, -1, StopReason.INVALID
+        largest, last = -1, -1
         for piece in self._pieces():
-            stop = piece.stop
-            if not len(piece) or not kernels.inner_entries_are_good(
-                self.data, piece.entries, magic, check_crcs
-            ):
-                return False
+            if not kernels.inner_entries_are_good(self.data, piece.entries, magic, check_crcs):
+                raise BlockError("a message that is bad")
             last = int(piece.last_offset[-1])
             largest = max(largest, int(piece.last_offset.max()))
-        if stop is not StopReason.END:
-            return False
         wrapper_offset = int(self.header[kernels.LAST_OFFSET])
         self._base_offset = base_offset_in_wrapper(magic, wrapper_offset, last)
-        return self._base_offset >= 0 and is_offset_in_wrapper(
-            self._base_offset + largest, wrapper_offset
-        )
+        if last < 0 or self._base_offset < 0:
+            raise BlockError("no messages, or more than their offset allows")
+        if not is_offset_in_wrapper(self._base_offset + largest, wrapper_offset):
+            raise BlockError("a message beyond its wrapper")
 
     def messages(self) -> Iterator[Int64s]:
         """List the messages, piece by piece, with offsets and times as the wrapper makes them.
@@ -113,18 +120,33 @@ class OpenWrapper:
         return TimestampType.LOG_APPEND_TIME if append else TimestampType.CREATE_TIME
 
     def _pieces(self) -> Iterator[HeaderTable]:
-        if self._first is None:
-            self._first = self._scan(0)
-        piece = self._first
-        yield piece
-        while piece.stop is StopReason.FULL:
-            piece = self._scan(piece.end_position)
-            yield piece
+        """Walk the messages from the first on; positions are those in `data`."""
+        if self._only is not None:
+            yield self._only
+            return
+        window = self.window
+        window.rewind()
+        window.fill()
+        while window.hold(1):
+            piece = self._scan()
+            if len(piece):
+                yield piece
+                window.start = piece.end_position
+            if piece.stop is StopReason.INCOMPLETE:
+                window.fill()
+                if not window.hold(piece.needed_bytes or HEADER_SIZE_UP_TO_MAGIC):
+                    raise BlockError("a message that is cut off")
+            elif piece.stop not in (StopReason.END, StopReason.FULL):
+                raise BlockError("no message")
 
-    def _scan(self, start: int) -> HeaderTable:
-        return scan_headers(
-            self.data, start, self.used_bytes, file_position=0, max_entries=MAX_PIECE_ENTRIES
+    def _scan(self) -> HeaderTable:
+        window = self.window
+        piece = scan_headers(
+            window.data, window.start, window.end, file_position=0, max_entries=MAX_PIECE_ENTRIES
         )
+        if window.is_whole and not window.start and piece.stop is StopReason.END:
+            self._only = piece
+        return piece
 
 
 def _messages(entries: Int64s, file_position: int) -> Int64s:

@@ -12,8 +12,9 @@ import numpy as np
 
 from spark_segmentlog.log.checkpoints import parse_offset_checkpoint
 from spark_segmentlog.log.file_names import TopicPartition, find_base_offset
+from spark_segmentlog.record._types import flat_bytes
 from spark_segmentlog.record.batch import RecordBatchHeader, iterate_records
-from spark_segmentlog.record.header_table import check_crcs, flat_bytes, scan_headers
+from spark_segmentlog.record.header_table import check_crcs, scan_headers
 from spark_segmentlog.record.legacy import iterate_messages
 from spark_segmentlog.testing.builder import (
     LogBuilder,

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_segmentlog.record import block_stream
+from spark_segmentlog.record.compression import DecompressionBuffer
 from spark_segmentlog.record.header_table import check_crcs, find_next_batch, scan_headers
 from spark_segmentlog.record.layout import LOG_PREFIX, MIN_MESSAGE_SIZE_V0
 from spark_segmentlog.record.record_filter import RecordFilter
@@ -19,6 +26,7 @@ from spark_segmentlog.testing.builder import (
 )
 from spark_segmentlog.testing.strategies import record_specs
 from tests.record.decoding import (
+    Failure,
     as_array,
     outcomes_of_decoder,
     outcomes_of_one_decoder,
@@ -145,6 +153,64 @@ def test_one_decoder_over_all_entries_equals_one_for_each(data: bytes, max_rows:
     rows = [row for outcome in expected if isinstance(outcome, list) for row in outcome]
     failures = [outcome for outcome in expected if not isinstance(outcome, list)]
     assert outcomes_of_one_decoder(data, max_arrow_rows=max_rows) == [*rows, *failures]
+
+
+# Batches that do not fit where ordinary ones are decompressed
+
+
+@contextmanager
+def room_of(size: int) -> Iterator[None]:
+    """Let blocks above a few bytes be read as streams."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DecompressionBuffer, "BYTES", size)
+        patch.setattr(block_stream, "WHOLE_BLOCK_BYTES", size)
+        yield
+
+
+def places(outcomes: list[Any]) -> list[Any]:
+    """Rows, and where failures lie: a block that is bad twice is told by what is met first."""
+    return [
+        (it.position, it.base_offset, it.length) if isinstance(it, Failure) else it
+        for it in outcomes
+    ]
+
+
+@given(
+    st.one_of(logs, zstd_batches(), mutated(logs)),
+    st.sampled_from([1, 16, 40, 100, 1000]),
+    st.booleans(),
+)
+def test_streamed_batches_are_read_as_whole_ones(data: bytes, size: int, check: bool) -> None:
+    whole = list(outcomes_of_decoder(data, check_crcs=check))
+    with room_of(size):
+        streamed = list(outcomes_of_decoder(data, check_crcs=check))
+        assert streamed == list(outcomes_of_twin(data, check_crcs=check))
+    assert places(streamed) == places(whole)
+
+
+@given(
+    st.one_of(logs, zstd_batches()),
+    st.sampled_from([1, 16, 40, 100, 1000]),
+    st.integers(1, 9),
+    st.integers(1, 300),
+)
+def test_streamed_batches_are_read_alike_however_rows_are_cut(
+    data: bytes, size: int, max_rows: int, max_bytes: int
+) -> None:
+    expected = outcomes_of_one_decoder(data)
+    with room_of(size):
+        found = outcomes_of_one_decoder(data, max_arrow_rows=max_rows, max_arrow_bytes=max_bytes)
+    assert places(found) == places(expected)
+
+
+@given(logs, st.integers(1, 200), st.integers(0, 400))
+def test_limit_on_decompressed_bytes_is_kept_alike_however_blocks_are_read(
+    data: bytes, size: int, limit: int
+) -> None:
+    whole = list(outcomes_of_decoder(data, max_decompressed_bytes=limit))
+    with room_of(size):
+        streamed = list(outcomes_of_decoder(data, max_decompressed_bytes=limit))
+    assert streamed == whole
 
 
 records_bytes = st.lists(record_specs(), max_size=4).map(

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from spark_segmentlog.errors import InvalidRecordError
 from spark_segmentlog.record import filter_kernels as kernels
+from spark_segmentlog.record._types import flat_bytes
 from spark_segmentlog.record.batch import RecordBatchHeader, iterate_records
 from spark_segmentlog.record.batch_filter import (
     BatchRecords,
@@ -17,7 +18,7 @@ from spark_segmentlog.record.batch_filter import (
     rebuild_wrapper,
     split_batches,
 )
-from spark_segmentlog.record.header_table import check_crcs, flat_bytes, scan_headers
+from spark_segmentlog.record.header_table import check_crcs, scan_headers
 from spark_segmentlog.record.legacy import iterate_messages
 from spark_segmentlog.testing.builder import (
     ATTRIBUTE_DELETE_HORIZON,
