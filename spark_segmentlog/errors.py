@@ -168,7 +168,7 @@ class DecompressionError(CorruptRecordError):
 
 
 class DecompressedSizeError(CorruptRecordError):
-    """A compressed block that grows beyond the limit: a decompression bomb, or a limit too low."""
+    """A compressed block that grows beyond a limit, or says to be larger than it can be."""
 
 
 class MalformedTimestampError(SegmentLogError):

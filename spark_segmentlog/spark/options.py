@@ -472,6 +472,14 @@ OPTIONS: Final = (
         "kafka.check.crcs", _boolean, True, "true", _READS, "compare the checksum of every batch"
     ),
     Option(
+        "maxDecompressedBytes",
+        _size(1),
+        None,
+        "no limit",
+        _READS,
+        "refuse a compressed batch that grows beyond this, as a bad one; memory does not need it",
+    ),
+    Option(
         "mode",
         _one_of(Mode),
         Mode.FAILFAST,
@@ -722,6 +730,7 @@ class ReadOptions:
     isolation_level: str
     until_high_watermark: bool
     check_crcs: bool
+    max_decompressed_bytes: int | None
     mode: Mode
     view: View
     ignored: tuple[str, ...]
@@ -806,6 +815,7 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool = False) -
                 "max_bytes_per_trigger",
                 "include_headers",
                 "until_high_watermark",
+                "max_decompressed_bytes",
                 "mode",
                 "view",
             )

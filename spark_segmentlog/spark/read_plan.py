@@ -437,6 +437,7 @@ class ReadRequest:
             check_crcs=self.options.check_crcs,
             skip_corrupt=self.options.mode is not Mode.FAILFAST,
             fail_on_data_loss=self.options.fail_on_data_loss,
+            max_decompressed_bytes=self.options.max_decompressed_bytes,
             read_ahead=self.read_ahead,
             read_range=it.read_range,
         )

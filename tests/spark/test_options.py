@@ -128,6 +128,8 @@ def test_bad_value_names_option_value_and_legal_ones(name: str, value: str, lega
 
 
 def test_size_and_duration_take_units() -> None:
+    assert batch().max_decompressed_bytes is None
+    assert stream(maxDecompressedBytes="256m").max_decompressed_bytes == 256 << 20
     assert batch(maxPartitionBytes="64m").max_partition_bytes == 64 << 20
     assert batch(maxPartitionBytes="1GiB").max_partition_bytes == 1 << 30
     assert batch(maxPartitionBytes="5000").max_partition_bytes == 5000

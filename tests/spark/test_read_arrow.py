@@ -15,6 +15,7 @@ from spark_segmentlog import read_arrow
 from spark_segmentlog.errors import (
     CrcMismatchError,
     DataLossError,
+    DecompressedSizeError,
     EmptyLogDirectoryError,
     LogPathNotFoundError,
     MalformedTimestampError,
@@ -284,6 +285,18 @@ def test_start_and_end_must_name_the_chosen_partitions(three_segments: Path) -> 
             read_arrow(three_segments, starting_offsets=named)
         with pytest.raises(OptionValueError, match=r"Specified: .* Assigned: \[t-0\]"):
             read_arrow(three_segments, ending_offsets=named)
+
+
+def test_batch_above_a_limit_of_the_reader_is_a_bad_one(tmp_path: Path) -> None:
+    log = LogBuilder(tmp_path)
+    large = v2_batch([RecordSpec(value=bytes(5000))], base_offset=1, codec="zstd")
+    small = [v2_batch([RecordSpec(value=b"v")], base_offset=at, codec="zstd") for at in (0, 2)]
+    log.partition("t", 0, [[small[0], large, small[1]]])
+    assert offsets(log.path) == [0, 1, 2]
+    assert offsets(log.path, max_decompressed_bytes="5100") == [0, 1, 2]
+    with pytest.raises(DecompressedSizeError, match="larger than the 4000 bytes"):
+        offsets(log.path, max_decompressed_bytes=4000)
+    assert offsets(log.path, max_decompressed_bytes=4000, mode="DROPMALFORMED") == [0, 2]
 
 
 def test_start_past_the_end_or_below_the_start_is_loss(
