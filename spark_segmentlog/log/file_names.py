@@ -26,20 +26,12 @@ SWAP_SUFFIX: Final = ".swap"
 DELETE_DIRECTORY_SUFFIX: Final = "-delete"
 FUTURE_DIRECTORY_SUFFIX: Final = "-future"
 STRAY_DIRECTORY_SUFFIX: Final = "-stray"
-
-METADATA_TOPIC: Final = "__cluster_metadata"
-# Kafka's Topic.java, its metadata log, and TopicBasedRemoteLogMetadataManagerConfig.
-INTERNAL_TOPICS: Final = frozenset(
-    (
-        METADATA_TOPIC,
-        "__consumer_offsets",
-        "__transaction_state",
-        "__share_group_state",
-        "__remote_log_metadata",
-    )
+ASIDE_DIRECTORY_SUFFIXES: Final = (
+    DELETE_DIRECTORY_SUFFIX,
+    FUTURE_DIRECTORY_SUFFIX,
+    STRAY_DIRECTORY_SUFFIX,
 )
-# What is read, or cleaned, where nobody names topics: none that is named as these are.
-INTERNAL_TOPIC_PREFIX: Final = "__"
+"""Of directories that stand beside the log: what they hold is read only where they are named."""
 
 BASE_OFFSET_DIGITS: Final = 20
 MAX_OFFSET: Final = 2**63 - 1
@@ -91,19 +83,30 @@ def find_deleted_topic_partition(directory_name: str) -> TopicPartition | None:
     """Read the name of a partition that is being deleted, ``<topic>-<partition>.<uuid>-delete``."""
     if not directory_name.endswith(DELETE_DIRECTORY_SUFFIX):
         return None
-    live_name, dot, _ = directory_name.removesuffix(DELETE_DIRECTORY_SUFFIX).rpartition(".")
-    return find_topic_partition(live_name) if dot else None
+    return find_aside_topic_partition(directory_name)
+
+
+def find_aside_topic_partition(directory_name: str) -> TopicPartition | None:
+    """Read the name of a directory beside the log: ``<topic>-<partition>.<uuid>-delete``,
+    ``-future`` or ``-stray``."""
+    for suffix in ASIDE_DIRECTORY_SUFFIXES:
+        if directory_name.endswith(suffix):
+            live_name, dot, _ = directory_name.removesuffix(suffix).rpartition(".")
+            return find_topic_partition(live_name) if dot else None
+    return None
 
 
 def parse_partition_directory_name(directory_name: str) -> TopicPartition:
-    """Split a partition directory's name into topic and partition.
+    """Split a partition directory's name into topic and partition, also one beside the log.
 
     Raises
     ------
     NotALogDirectoryError
         The name is not a topic, a dash and a number.
     """
-    topic_partition = find_topic_partition(directory_name)
+    topic_partition = find_topic_partition(directory_name) or find_aside_topic_partition(
+        directory_name
+    )
     if topic_partition is None:
         raise NotALogDirectoryError(
             f"folder {directory_name!r} is no partition directory: its name must be a topic, a "

@@ -7,7 +7,7 @@ one file, finds them in the parent folder.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from spark_segmentlog.log import checkpoints
 from spark_segmentlog.log.commit_journal import CommitState, read_commit_state
@@ -41,6 +41,11 @@ class LogDirectoryState:
     @classmethod
     def read(cls, path: str, storage: Storage = LOCAL) -> LogDirectoryState:
         """Read the state of a log directory; whatever is missing in it says nothing."""
+        return cls.read_checkpoints(path, storage).with_commits(storage)
+
+    @classmethod
+    def read_checkpoints(cls, path: str, storage: Storage = LOCAL) -> LogDirectoryState:
+        """Read the state of a log directory, but for commits."""
         starts = checkpoints.read_offset_checkpoint(
             storage, path, checkpoints.LOG_START_OFFSET_CHECKPOINT
         )
@@ -54,8 +59,11 @@ class LogDirectoryState:
             high_watermarks=checkpoints.read_offset_checkpoint(
                 storage, path, checkpoints.HIGH_WATERMARK_CHECKPOINT
             ),
-            commit_state=commit_state(path, storage),
         )
+
+    def with_commits(self, storage: Storage) -> LogDirectoryState:
+        """Give the same state with the commits as they are now."""
+        return replace(self, commit_state=commit_state(self.path, storage))
 
     def recovery_point(self, topic_partition: TopicPartition) -> int | None:
         """Find the offset that a crash cannot have torn below; None where it cannot be told."""

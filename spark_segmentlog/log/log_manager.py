@@ -1,18 +1,24 @@
 """All partitions below some paths: log directories, partition directories, `.log` files, globs.
 
 Several log directories are one log, as ``log.dirs`` is. Nothing is opened here but the small
-checkpoint files: names come from one listing of each folder. A commit of this library becomes
-visible at once on all its partitions, so the state of commits is taken before and after the
-listing, and again around the log end offsets, until it has not changed in between.
+checkpoint files: names come from listings of the folders.
+
+A commit of this library becomes visible at once on all its partitions. So the state of commits is
+taken before and after a look: where it is the same, the look is of one moment. Where it is not,
+another look follows, which lists only what changed. If that shows the partitions that are asked for
+as the one before did, they were so at the moment between the two, when the state was read anew:
+commits to other partitions are waited for no longer.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from spark_segmentlog.errors import (
     LogPathNotFoundError,
@@ -21,13 +27,21 @@ from spark_segmentlog.errors import (
 )
 from spark_segmentlog.log import checkpoints
 from spark_segmentlog.log.file_names import TopicPartition
-from spark_segmentlog.log.log_directory import LogDirectoryState, are_unchanged
+from spark_segmentlog.log.file_signature import LISTING_ATTEMPTS, FileSignature
+from spark_segmentlog.log.files import Storage
+from spark_segmentlog.log.folder_memo import FolderMemo, RememberingReader
+from spark_segmentlog.log.log_directory import (
+    NOTHING_COMMITTED,
+    LogDirectoryState,
+    are_unchanged,
+)
 from spark_segmentlog.log.parallel import in_parallel
 from spark_segmentlog.log.partition_listing import PartitionListing, list_partition
 from spark_segmentlog.log.partition_log import PartitionLog
 from spark_segmentlog.log.path_resolver import FoundPartition, PathResolver
 
-LISTING_ATTEMPTS: Final = 100
+# Where each partition lies, its log start and log end offset.
+Bounds = dict[TopicPartition, tuple[str, int, int]]
 
 _Log = TypeVar("_Log", bound=PartitionLog)
 _log = logging.getLogger(__name__)
@@ -42,19 +56,15 @@ class LogManager:
         Sorted by topic, then by number.
     log_directories : tuple of str
         The log directories that were read, those of single partitions and files included.
+    copies : tuple of PartitionLog
+        Every directory of every partition, replicas that do not serve included.
+    named : frozenset of TopicPartition
+        Partitions that were asked for by their own path.
     """
 
-    def __init__(
-        self,
-        places: Sequence[FoundPartition],
-        states: Mapping[str, LogDirectoryState],
-        logs: Mapping[TopicPartition, PartitionLog],
-        reopen: Callable[[], LogManager],
-    ) -> None:
-        self._places = places
-        self._states = states
-        self._reopen = reopen
-        self.topic_partitions: Mapping[TopicPartition, PartitionLog] = MappingProxyType(logs)
+    def __init__(self, source: _Source, look: _Look) -> None:
+        self._source = source
+        self._look = look
 
     @classmethod
     def open(
@@ -89,37 +99,36 @@ class LogManager:
         texts = [os.fspath(path) for path in wanted]
         if not texts:
             raise LogPathNotFoundError("no path was given, at least one is needed")
+        source = _Source(tuple(texts), filesystem, include_deleted, skip_corrupt, check_crcs)
+        look = source.look()
         for _ in range(LISTING_ATTEMPTS):
-            resolver = PathResolver(filesystem, include_deleted=include_deleted)
-            try:
-                states = resolver.resolve(texts)
-                logs = _load(resolver.places, states, skip_corrupt, check_crcs)
-            except FileNotFoundError as error:
-                if isinstance(error, SegmentLogError):
-                    raise
-                continue
-            if are_unchanged(states, resolver.storages):
-                return cls(
-                    resolver.places,
-                    states,
-                    logs,
-                    lambda: cls.open(
-                        texts,
-                        filesystem=filesystem,
-                        include_deleted=include_deleted,
-                        skip_corrupt=skip_corrupt,
-                        check_crcs=check_crcs,
-                    ),
-                )
-        raise SegmentLogError(
-            f"{', '.join(texts)} changed during each of {LISTING_ATTEMPTS} listings: commits "
-            "follow each other faster than the folders can be listed"
-        )
+            if look.is_current():
+                return cls(source, look)
+            again = source.look(look)
+            if again.directories == look.directories:
+                return cls(source, again)
+            look = again
+        raise source.moves_too_fast()
+
+    @property
+    def topic_partitions(self) -> Mapping[TopicPartition, PartitionLog]:
+        """Partitions, each with the log that serves."""
+        return self._look.topic_partitions
+
+    @property
+    def copies(self) -> tuple[PartitionLog, ...]:
+        """Every directory of every partition, sorted by partition."""
+        return self._look.logs
+
+    @property
+    def named(self) -> frozenset[TopicPartition]:
+        """Partitions that were asked for by their own path."""
+        return frozenset(log.topic_partition for log in self._look.logs if log.is_named)
 
     @property
     def log_directories(self) -> tuple[str, ...]:
         """The log directories that were read, by path."""
-        return tuple(self._states)
+        return tuple(self._look.states)
 
     def topics(self) -> list[str]:
         """Names of the topics, sorted."""
@@ -149,27 +158,21 @@ class LogManager:
         Partitions are listed again where a commit came in between, so take the `PartitionLog` of a
         partition after this call. All partitions by default.
         """
+        earlier: Bounds | None = None
         for _ in range(LISTING_ATTEMPTS):
             wanted = list(self.topic_partitions if topic_partitions is None else topic_partitions)
             logs = [self.partition_log(topic_partition) for topic_partition in wanted]
-            ends = in_parallel(lambda log: log.log_end_offset, logs)
-            storages = {place.log_directory: place.storage for place in self._places}
-            if are_unchanged(self._states, storages):
-                starts = [log.log_start_offset for log in logs]
-                return dict(zip(wanted, zip(starts, ends, strict=True), strict=True))
-            self._take_over(self._reopen())
-        raise SegmentLogError(
-            f"{', '.join(self._states)} changed during each of {LISTING_ATTEMPTS} listings"
-        )
-
-    def _take_over(self, other: LogManager) -> None:
-        self._places = other._places
-        self._states = other._states
-        self.topic_partitions = other.topic_partitions
+            in_parallel(self._look.measure, logs)
+            bounds = bounds_of(dict(zip(wanted, logs, strict=True)))
+            if self._look.is_current() or bounds == earlier:
+                return {it: (start, end) for it, (_, start, end) in bounds.items()}
+            earlier = bounds
+            self._look = self._source.look(self._look)
+        raise self._source.moves_too_fast()
 
     def _unknown_text(self, topic_partition: TopicPartition) -> str:
         of_topic = [it.partition for it in self.partitions_of(topic_partition.topic)]
-        where = ", ".join(self._states)
+        where = ", ".join(self.log_directories)
         if of_topic:
             return (
                 f"topic {topic_partition.topic!r} has no partition {topic_partition.partition} in "
@@ -178,25 +181,118 @@ class LogManager:
         return f"topic {topic_partition.topic!r} is not in {where}: there are {self.topics()}"
 
 
-def _load(
-    places: Sequence[FoundPartition],
-    states: Mapping[str, LogDirectoryState],
-    skip_corrupt: bool,
-    check_crcs: bool,
-) -> dict[TopicPartition, PartitionLog]:
-    logs = in_parallel(
-        lambda place: open_found(
-            PartitionLog,
-            place,
-            states[place.log_directory],
-            list_partition(place.storage, place.directory),
-        ),
-        places,
-    )
-    for log in logs:
-        log.skip_corrupt = skip_corrupt
-        log.check_crcs = check_crcs
-    return choose_replicas(logs)
+@dataclass(slots=True)
+class _Source:
+    """What is looked at, and what is known of its folders from one look to the next."""
+
+    paths: tuple[str, ...]
+    filesystem: Any
+    include_deleted: bool
+    skip_corrupt: bool
+    check_crcs: bool
+    memo: FolderMemo = field(default_factory=FolderMemo)
+
+    def look(self, earlier: _Look | None = None) -> _Look:
+        """List everything; folders that have not changed since an earlier look are as they were."""
+        for _ in range(LISTING_ATTEMPTS):
+            reader = RememberingReader(self.memo)
+            resolver = PathResolver(
+                self.filesystem, include_deleted=self.include_deleted, reader=reader
+            )
+            try:
+                states = resolver.resolve(self.paths)
+                logs = in_parallel(self._open, [(it, states) for it in resolver.places])
+            except FileNotFoundError as error:
+                if isinstance(error, SegmentLogError):
+                    raise
+                continue
+            look = _Look(states, resolver.storages, tuple(logs))
+            return look if earlier is None else look.keeping(earlier)
+        raise self.moves_too_fast()
+
+    def _open(self, found: tuple[FoundPartition, Mapping[str, LogDirectoryState]]) -> PartitionLog:
+        place, states = found
+        storage, directory = place.storage, place.directory
+        listing = self.memo.get(
+            storage, directory, "files", lambda: list_partition(storage, directory)
+        )
+        log = open_found(PartitionLog, place, states[place.log_directory], listing)
+        log.skip_corrupt = self.skip_corrupt
+        log.check_crcs = self.check_crcs
+        return log
+
+    def moves_too_fast(self) -> SegmentLogError:
+        """Make the error for a log that is never the same twice."""
+        return SegmentLogError(
+            f"{', '.join(self.paths)} changed during each of {LISTING_ATTEMPTS} listings: commits "
+            "follow each other faster than the folders can be listed"
+        )
+
+
+@dataclass(frozen=True)
+class _Look:
+    """The partition directories below some paths at one look, and the commits that it saw."""
+
+    states: Mapping[str, LogDirectoryState]
+    storages: Mapping[str, Storage]
+    logs: tuple[PartitionLog, ...]
+    ends: dict[str, FileSignature | None] = field(default_factory=dict)
+
+    @cached_property
+    def topic_partitions(self) -> Mapping[TopicPartition, PartitionLog]:
+        """Choose the directory that serves, for each partition."""
+        return MappingProxyType(choose_replicas(self.logs))
+
+    @property
+    def directories(self) -> list[tuple[TopicPartition, str]]:
+        """Name all partition directories."""
+        return [(log.topic_partition, log.directory) for log in self.logs]
+
+    def is_current(self) -> bool:
+        """Tell whether no commit began or ended since the look began."""
+        return are_unchanged(self.states, self.storages)
+
+    def measure(self, log: PartitionLog) -> None:
+        """Find the end of a log, and by what a later look can tell that it is the same."""
+        if log.directory not in self.ends:
+            self.ends[log.directory] = log.end_signature()
+        _ = log.log_end_offset
+
+    def keeping(self, earlier: _Look) -> _Look:
+        """Take over the logs of an earlier look that are as they were, ends included."""
+        known = {log.directory: log for log in earlier.logs if log.directory in earlier.ends}
+        same_states = {
+            path
+            for path, state in self.states.items()
+            if path in earlier.states and _checkpoints(state) == _checkpoints(earlier.states[path])
+        }
+        logs = []
+        for log in self.logs:
+            before = known.get(log.directory)
+            signature = earlier.ends.get(log.directory)
+            if (
+                before is not None
+                and signature is not None
+                and log.state.path in same_states
+                and log.listing is before.listing
+                and log.state.cap(log.topic_partition) == before.state.cap(log.topic_partition)
+                and log.end_signature() == signature
+            ):
+                log = before
+                self.ends[log.directory] = signature
+            logs.append(log)
+        return replace(self, logs=tuple(logs))
+
+
+def _checkpoints(state: LogDirectoryState) -> LogDirectoryState:
+    return replace(state, commit_state=NOTHING_COMMITTED)
+
+
+def bounds_of(logs: Mapping[TopicPartition, PartitionLog]) -> Bounds:
+    """Say where partitions lie, start and end."""
+    return {
+        it: (log.directory, log.log_start_offset, log.log_end_offset) for it, log in logs.items()
+    }
 
 
 def open_found(
@@ -207,9 +303,10 @@ def open_found(
         place.topic_partition,
         place.directory,
         state=state,
-        listing=listing if place.base_offsets is None else listing.only(place.base_offsets),
-        all_base_offsets=listing.base_offsets,
+        listing=listing,
+        named=place.named,
         storage=place.storage,
+        is_named=place.is_named,
     )
 
 

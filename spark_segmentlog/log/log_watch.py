@@ -1,129 +1,49 @@
 """A log that is looked at again and again while it grows: a look costs stats where nothing changed.
 
-A folder whose modification time has not moved holds the same names, a file that has not changed
-the same batches; so a look lists only folders that changed, and walks only the headers behind
-the last known end. What changed a moment ago may change again within one tick of the file
-system's clock, and is read again until it has settled.
+A folder that has not changed holds the same names (`FolderMemo`), a file that has not changed the
+same batches; so a look lists only folders that changed, and walks only the headers behind the last
+known end. On file systems other than the local one every look reads anew.
 
-A live tail is torn at any moment: half of a batch is where the log ends for now. As in
-`LogManager`, the state of commits is taken before and after, so that a look sees a commit on all
-partitions or on none. On file systems other than the local one every look reads anew.
+A live tail is torn at any moment: half of a batch is where the log ends for now. A look sees a
+commit on all partitions or on none, by the rule of `LogManager`.
 """
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 
 from spark_segmentlog.errors import CorruptRecordError, SegmentLogError
 from spark_segmentlog.log import checkpoints
-from spark_segmentlog.log.commit_journal import COMMIT_DIRECTORY_NAME, VERSIONS_FILE_NAME
-from spark_segmentlog.log.file_names import (
-    DELETE_DIRECTORY_SUFFIX,
-    FUTURE_DIRECTORY_SUFFIX,
-    MAX_OFFSET,
-    STRAY_DIRECTORY_SUFFIX,
-    TopicPartition,
-)
+from spark_segmentlog.log.file_names import MAX_OFFSET, TopicPartition
+from spark_segmentlog.log.file_signature import LISTING_ATTEMPTS, FileSignature
 from spark_segmentlog.log.files import LOCAL, LogFile, Storage
+from spark_segmentlog.log.folder_memo import FolderMemo, RememberingReader
 from spark_segmentlog.log.header_walk import PROBE_BYTES, HeaderWalk, ReadBuffer
-from spark_segmentlog.log.log_directory import LogDirectoryState, are_unchanged, commit_state
-from spark_segmentlog.log.log_manager import (
-    LISTING_ATTEMPTS,
-    choose_replicas,
-    open_found,
-)
+from spark_segmentlog.log.log_directory import LogDirectoryState, are_unchanged
+from spark_segmentlog.log.log_manager import Bounds, bounds_of, choose_replicas, open_found
 from spark_segmentlog.log.parallel import in_parallel
 from spark_segmentlog.log.partition_listing import PartitionListing, list_partition
 from spark_segmentlog.log.partition_log import PartitionLog, SegmentList
-from spark_segmentlog.log.path_resolver import FolderReader, FoundPartition, PathResolver
+from spark_segmentlog.log.path_resolver import FoundPartition, PathResolver
 from spark_segmentlog.log.segment import Segment
 from spark_segmentlog.log.transactions import OpenTransactions
 from spark_segmentlog.record._types import Int64s
 from spark_segmentlog.record.header_table import HeaderTable, StopReason, scan_headers
 
-SETTLED_NS: Final = 2_000_000_000
 TAIL_ATTEMPTS: Final = 4
 TAIL_PAUSE_SECONDS: Final = 0.05
-
-LOG_DIRECTORY_FILES: Final = frozenset(
-    (
-        checkpoints.META_PROPERTIES,
-        checkpoints.LOG_START_OFFSET_CHECKPOINT,
-        checkpoints.RECOVERY_POINT_CHECKPOINT,
-        checkpoints.HIGH_WATERMARK_CHECKPOINT,
-        checkpoints.CLEANER_OFFSET_CHECKPOINT,
-        checkpoints.CLEAN_SHUTDOWN_MARK,
-        VERSIONS_FILE_NAME,
-        ".lock",
-    )
-)
-
-MOVING_DIRECTORY_SUFFIXES: Final = (
-    DELETE_DIRECTORY_SUFFIX,
-    FUTURE_DIRECTORY_SUFFIX,
-    STRAY_DIRECTORY_SUFFIX,
-)
 
 # Batch headers from a position on.
 Walk = Callable[[int], Iterator[HeaderTable]]
 
-_T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class _Signature:
-    """By what a changed file or folder is told from one that has not changed."""
-
-    device: int
-    inode: int
-    size_bytes: int
-    modified_ns: int
-
-    @classmethod
-    def of(cls, path: str) -> _Signature:
-        status = os.stat(path)
-        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-
-    def is_same_file(self, other: _Signature) -> bool:
-        return (self.device, self.inode) == (other.device, other.inode)
-
-    def is_settled(self) -> bool:
-        """Whether a later change is sure to show in the modification time."""
-        return time.time_ns() - self.modified_ns > SETTLED_NS
-
-
-@dataclass(slots=True)
-class _Memo:
-    """What was read of folders, for as long as they have not changed."""
-
-    _entries: dict[tuple[str, str], tuple[_Signature, bool, Any]] = field(default_factory=dict)
-    _used: set[tuple[str, str]] = field(default_factory=set)
-
-    def get(self, path: str, kind: str, read: Callable[[], _T]) -> _T:
-        key = (path, kind)
-        self._used.add(key)
-        signature = _Signature.of(path)
-        entry = self._entries.get(key)
-        if entry is not None and entry[1] and entry[0] == signature:
-            value: _T = entry[2]
-            return value
-        is_settled = signature.is_settled()
-        value = read()
-        self._entries[key] = (signature, is_settled, value)
-        return value
-
-    def forget_unused(self) -> None:
-        """Drop what no look since the last call has asked for."""
-        for key in self._entries.keys() - self._used:
-            del self._entries[key]
-        self._used.clear()
+# Picks the partitions that count out of those that are there.
+Choose = Callable[[Mapping[TopicPartition, PartitionLog]], Collection[TopicPartition]]
 
 
 @dataclass(slots=True)
@@ -132,7 +52,7 @@ class _Tail:
 
     topic_id: str | None = None
     base_offset: int = -1
-    signature: _Signature | None = None
+    signature: FileSignature | None = None
     is_settled: bool = False
     position: int = 0
     next_offset: int = 0
@@ -160,21 +80,26 @@ class LogWatch:
         Whether bad bytes are stepped over when offsets are looked up, or are an error.
     check_crcs : bool
         Whether checksums are compared when offsets are looked up by time.
+    choose : callable, optional
+        Picks the partitions that are to be seen as of one commit, by default all: commits to the
+        others make no look longer.
     """
 
     def __init__(
         self,
         paths: Iterable[str],
         *,
+        choose: Choose = tuple,
         filesystem: Any = None,
         skip_corrupt: bool = False,
         check_crcs: bool = True,
     ) -> None:
         self._paths = tuple(paths)
+        self._choose = choose
         self._filesystem = filesystem
         self._skip_corrupt = skip_corrupt
         self._check_crcs = check_crcs
-        self._memo = _Memo()
+        self._memo = FolderMemo()
         self._tails: dict[str, _Tail] = {}
         self._log_directories: set[str] = set()
 
@@ -187,49 +112,50 @@ class LogWatch:
         CorruptRecordError
             Bad bytes at the end of a log, unless they are skipped.
         """
+        earlier: Bounds | None = None
         for _ in range(LISTING_ATTEMPTS):
             try:
-                found = self._look_once()
+                found, is_current = self._look_once()
+                bounds = bounds_of({it: found[it] for it in self._choose(found)})
             except FileNotFoundError as error:
                 if isinstance(error, SegmentLogError):
                     raise
                 continue
-            if found is not None:
+            if is_current or bounds == earlier:
                 return found
+            earlier = bounds
         raise SegmentLogError(
             f"{', '.join(self._paths)} changed during each of {LISTING_ATTEMPTS} looks: commits "
             "follow each other faster than the folders can be listed"
         )
 
-    def _look_once(self) -> dict[TopicPartition, WatchedPartitionLog] | None:
-        reader = _WatchingReader(self._memo, self._log_directories)
+    def _look_once(self) -> tuple[dict[TopicPartition, WatchedPartitionLog], bool]:
+        """Look, and tell whether no commit came by meanwhile."""
+        reader = RememberingReader(self._memo, self._log_directories, is_patient=True)
         resolver = PathResolver(self._filesystem, reader=reader)
         states = resolver.resolve(self._paths)
         places = resolver.places
         logs = [self._open(place, states[place.log_directory]) for place in places]
-        in_parallel(lambda log: log.log_end_offset, [it for it in logs if it.is_unknown])
-        for log in logs:
+        chosen = set(self._choose({log.topic_partition: log for log in logs}))
+        counting = [log for log in logs if log.topic_partition in chosen]
+        in_parallel(lambda log: log.log_end_offset, [it for it in counting if it.is_unknown])
+        for log in counting:
             _ = log.log_end_offset
-        if not are_unchanged(states, resolver.storages):
-            return None
+        is_current = are_unchanged(states, resolver.storages)
         self._memo.forget_unused()
         self._log_directories.update(states)
         for directory in self._tails.keys() - {place.directory for place in places}:
             del self._tails[directory]
-        return choose_replicas(logs)
+        return choose_replicas(logs), is_current
 
     def _open(self, place: FoundPartition, state: LogDirectoryState) -> WatchedPartitionLog:
         storage, directory = place.storage, place.directory
-        if storage == LOCAL:
-            topic_id, listing = self._memo.get(
-                directory, "files", lambda: _read_directory(storage, directory)
-            )
-            tail = self._tails.setdefault(directory, _Tail())
-            if tail.topic_id != topic_id:
-                tail = self._tails[directory] = _Tail(topic_id)
-        else:
-            topic_id, listing = _read_directory(storage, directory)
-            tail = _Tail(topic_id)
+        topic_id, listing = self._memo.get(
+            storage, directory, "files", lambda: _read_directory(storage, directory)
+        )
+        tail = self._tails.setdefault(directory, _Tail())
+        if storage != LOCAL or tail.topic_id != topic_id:
+            tail = self._tails[directory] = _Tail(topic_id)
         log = open_found(WatchedPartitionLog, place, state, listing)
         log.skip_corrupt = self._skip_corrupt
         log.check_crcs = self._check_crcs
@@ -317,7 +243,7 @@ class WatchedPartitionLog(PartitionLog):
             return 0
         segment, tail = self.segments[-1], self.tail
         for attempt in range(TAIL_ATTEMPTS):
-            signature = _Signature.of(segment.log_path)
+            signature = FileSignature.of(segment.log_path)
             if self._has_not_changed(segment, signature):
                 break
             try:
@@ -333,7 +259,7 @@ class WatchedPartitionLog(PartitionLog):
         bound = segment.end_offset_bound
         return tail.next_offset if bound is None else min(tail.next_offset, bound)
 
-    def _has_not_changed(self, segment: Segment, signature: _Signature) -> bool:
+    def _has_not_changed(self, segment: Segment, signature: FileSignature) -> bool:
         tail = self.tail
         known = tail.signature
         if (
@@ -346,7 +272,7 @@ class WatchedPartitionLog(PartitionLog):
             return False
         return tail.is_settled and known == signature
 
-    def _walk_tail(self, segment: Segment, signature: _Signature) -> None:
+    def _walk_tail(self, segment: Segment, signature: FileSignature) -> None:
         tail = self.tail
         is_settled = signature.is_settled()
         buffer = ReadBuffer()
@@ -391,45 +317,11 @@ class WatchedPartitionLog(PartitionLog):
         return np.array([known.get(it, 0) for it in base_offsets], np.int64)
 
 
-class _WatchingReader(FolderReader):
-    """Reads of the local disk's folders only what changed."""
-
-    def __init__(self, memo: _Memo, log_directories: Collection[str]) -> None:
-        self._memo = memo
-        self._log_directories = log_directories
-
-    def list_directories(self, storage: Storage, path: str) -> tuple[list[str], list[str]]:
-        if storage != LOCAL:
-            return super().list_directories(storage, path)
-        return self._memo.get(path, "names", lambda: storage.list_directories(path))
-
-    def read_state(self, log_directory: str, storage: Storage) -> LogDirectoryState:
-        if storage != LOCAL:
-            return super().read_state(log_directory, storage)
-        state = self._memo.get(
-            log_directory, "state", lambda: LogDirectoryState.read(log_directory, storage)
-        )
-        return replace(state, commit_state=commit_state(log_directory, storage))
-
-    def awaits_partitions(
-        self, path: str, directories: Sequence[str], others: Sequence[str]
-    ) -> bool:
-        return path in self._log_directories or _may_get_partitions(directories, others)
-
-
 def _read_directory(storage: Storage, directory: str) -> tuple[str | None, PartitionListing]:
     """Read the topic id and the listing of a partition directory."""
     metadata = checkpoints.read_partition_metadata(storage, directory)
     listing = list_partition(storage, directory)
     return None if metadata is None else metadata.topic_id, listing
-
-
-def _may_get_partitions(directories: Sequence[str], others: Sequence[str]) -> bool:
-    """Tell an empty log directory from a folder of something else."""
-    if not others and set(directories) <= {COMMIT_DIRECTORY_NAME}:
-        return True
-    is_moving = any(name.endswith(MOVING_DIRECTORY_SUFFIXES) for name in directories)
-    return is_moving or not LOG_DIRECTORY_FILES.isdisjoint(others)
 
 
 def _live_tables(walk: HeaderWalk, file: LogFile, is_settled: bool) -> Iterator[HeaderTable]:

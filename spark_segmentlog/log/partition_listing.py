@@ -3,13 +3,15 @@
 A live cleaner renames the files that it made from ``.cleaned`` to ``.swap``, then the old ones to
 ``.deleted``, then the new ones to plain names. So a ``.swap`` counts as its segment where no plain
 file has that base offset, unless a ``.cleaned`` has a lower or equal one: then it may be part of a
-split that never ended (Kafka's LogLoader).
+split that never ended (Kafka's LogLoader). A listing that such a rename may have slipped through is
+made again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -25,8 +27,12 @@ from spark_segmentlog.log.file_names import (
     TRANSACTION_INDEX_SUFFIX,
     find_base_offset,
 )
+from spark_segmentlog.log.file_signature import list_whole
 from spark_segmentlog.log.files import Storage
 from spark_segmentlog.record._types import Int64s
+
+STRICT_LISTINGS: Final = 8
+"""Listings of a busy folder that must agree in every name; later ones, in their segments."""
 
 _LOG_NAME_LENGTH = BASE_OFFSET_DIGITS + len(LOG_SUFFIX)
 _USUAL_LENGTHS = frozenset(
@@ -39,19 +45,29 @@ _SWAPPED_TRANSACTION_INDEX_SUFFIX = TRANSACTION_INDEX_SUFFIX + SWAP_SUFFIX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionListing:
-    """Offsets in the names of a partition directory's files, each ascending."""
+    """Offsets in the names of a partition directory's files, each ascending.
+
+    Attributes
+    ----------
+    base_offsets : ndarray of int64
+        Of the segments.
+    suffixes : mapping of int to str
+        What stands behind the files' names, by base offset, of segments that are being renamed.
+    """
 
     base_offsets: Int64s
-    swapped: frozenset[int]
+    suffixes: Mapping[int, str]
     transaction_index_offsets: Int64s
     snapshot_offsets: Int64s
 
-    def only(self, base_offsets: Iterable[int]) -> PartitionListing:
-        """Keep some of the segments."""
-        kept = np.intersect1d(self.base_offsets, np.array(sorted(base_offsets), np.int64))
+    def only(self, named: Mapping[int, str]) -> PartitionListing:
+        """Keep some of the segments, and those whose files were named with a suffix."""
+        suffixes = {base_offset: suffix for base_offset, suffix in named.items() if suffix}
+        plain = np.array(sorted(named.keys() - suffixes.keys()), np.int64)
+        kept = np.intersect1d(self.base_offsets, plain)
         return PartitionListing(
-            base_offsets=kept,
-            swapped=self.swapped,
+            base_offsets=_ascending([*kept.tolist(), *suffixes]),
+            suffixes={**self.suffixes, **suffixes},
             transaction_index_offsets=self.transaction_index_offsets,
             snapshot_offsets=self.snapshot_offsets,
         )
@@ -65,7 +81,23 @@ def list_partition(storage: Storage, directory: str) -> PartitionListing:
     FileNotFoundError
         The directory is gone.
     """
-    return sort_names(storage.list_names(directory))
+    names = list_whole(storage, directory, lambda: storage.list_names(directory), _agree)
+    return sort_names(names)
+
+
+def _agree(earlier: list[str], later: list[str], attempt: int) -> bool:
+    """Tell whether two listings show one state of a folder that changes.
+
+    Where names come and go all the time it must do that the segments are the same, but for new ones
+    at the end: those are made under their plain names.
+    """
+    if earlier == later or set(earlier) == set(later):
+        return True
+    if attempt < STRICT_LISTINGS:
+        return False
+    one, other = sort_names(earlier).base_offsets, sort_names(later).base_offsets
+    count = min(len(one), len(other))
+    return count > 0 and bool((one[:count] == other[:count]).all())
 
 
 def sort_names(names: list[str]) -> PartitionListing:
@@ -80,7 +112,7 @@ def sort_names(names: list[str]) -> PartitionListing:
     }
     return PartitionListing(
         base_offsets=_ascending([*plain, *swapped] if swapped else plain),
-        swapped=frozenset(swapped),
+        suffixes=dict.fromkeys(swapped, SWAP_SUFFIX),
         transaction_index_offsets=_ascending(transaction_indexes),
         snapshot_offsets=_ascending(_offsets(others, SNAPSHOT_SUFFIX)),
     )

@@ -13,7 +13,7 @@ import bisect
 import copy
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, TypeVar, overload
@@ -28,9 +28,9 @@ from spark_segmentlog.log.checkpoints import LeaderEpoch
 from spark_segmentlog.log.file_names import (
     MAX_OFFSET,
     TopicPartition,
-    find_deleted_topic_partition,
     parse_partition_directory_name,
 )
+from spark_segmentlog.log.file_signature import FileSignature, signature_of
 from spark_segmentlog.log.files import LOCAL, LogFile, Storage
 from spark_segmentlog.log.header_walk import HeaderWalk, OnCorrupt, ReadBuffer
 from spark_segmentlog.log.log_directory import LogDirectoryState
@@ -165,10 +165,9 @@ class SegmentList(Sequence[Segment]):
     def paths(self, kind: str) -> Iterator[str]:
         """Give the path of each segment's file of one kind."""
         prefix = f"{self._log.directory}/"
-        swapped = self._log.listing.swapped
+        suffixes = self._log.listing.suffixes
         for base_offset in self.base_offsets.tolist():
-            suffix = file_names.SWAP_SUFFIX if base_offset in swapped else ""
-            yield f"{prefix}{base_offset:020d}{kind}{suffix}"
+            yield f"{prefix}{base_offset:020d}{kind}{suffixes.get(base_offset, '')}"
 
 
 class PartitionLog:
@@ -179,11 +178,15 @@ class PartitionLog:
     topic_partition : TopicPartition
     directory : str
     state : LogDirectoryState
-        Of the log directory that it lies in.
+        Of the log directory that it lies in. It tells nothing of a directory beside the log
+        (``-delete``, ``-future``, ``-stray``), nor of ``.deleted`` files.
     listing : PartitionListing
-        Its files; may be fewer than there are, when only some were asked for.
-    all_base_offsets : ndarray of int64, optional
-        Base offsets of the whole directory, where the listing has only some.
+        Its files.
+    named : mapping of int to str, optional
+        Base offsets of the segments that were asked for, and the suffixes of their files' names;
+        by default all are.
+    is_named : bool
+        Whether it was asked for by its own path.
     """
 
     def __init__(
@@ -193,19 +196,20 @@ class PartitionLog:
         *,
         state: LogDirectoryState,
         listing: PartitionListing,
-        all_base_offsets: Int64s | None = None,
+        named: Mapping[int, str] | None = None,
         storage: Storage = LOCAL,
+        is_named: bool = False,
     ) -> None:
         self.topic_partition = topic_partition
         self.directory = directory
-        self.state = state
         self.storage = storage
-        self.listing = listing
         self.skip_corrupt = False
         self.check_crcs = True
-        self._all_base_offsets = (
-            listing.base_offsets if all_base_offsets is None else all_base_offsets
-        )
+        self.is_named = is_named
+        self._named = named
+        is_beside = is_beside_the_log(directory, () if named is None else named.values())
+        self.state = LogDirectoryState(path=state.path) if is_beside else state
+        self._take(listing)
 
     @classmethod
     def open(
@@ -224,8 +228,6 @@ class PartitionLog:
             The directory is gone.
         """
         parent, _, name = directory.rstrip("/").rpartition("/")
-        if topic_partition is None:
-            topic_partition = find_deleted_topic_partition(name)
         return cls(
             topic_partition or parse_partition_directory_name(name),
             directory,
@@ -256,7 +258,7 @@ class PartitionLog:
 
     def are_indexes_trusted(self, segments: SegmentList) -> npt.NDArray[np.bool_]:
         """Tell for each segment whether well-formed indexes reach to its end."""
-        if self.state.is_clean and not self._is_deleted_directory:
+        if self.state.is_clean:
             return np.ones(len(segments), np.bool_)
         trusted: npt.NDArray[np.bool_] = segments.end_offset_bounds <= (self._recovery_point or 0)
         return trusted
@@ -271,9 +273,9 @@ class PartitionLog:
             directory=self.directory,
             base_offset=base_offset,
             end_offset_bound=bound,
-            is_index_trusted=is_flushed or (self.state.is_clean and not self._is_deleted_directory),
+            is_index_trusted=is_flushed or self.state.is_clean,
             recovery_point=recovery_point,
-            suffix=file_names.SWAP_SUFFIX if base_offset in self.listing.swapped else "",
+            suffix=self.listing.suffixes.get(base_offset, ""),
             storage=self.storage,
         )
 
@@ -291,8 +293,6 @@ class PartitionLog:
         if cap is not None:
             return cap[0]
         first = int(self.base_offsets[0]) if len(self.base_offsets) else 0
-        if self._is_deleted_directory:
-            return first
         return max(self.state.log_start_offsets.get(self.topic_partition, 0), first)
 
     @cached_property
@@ -354,6 +354,15 @@ class PartitionLog:
         first = min(open_transactions.first_offsets.values(), default=self.log_end_offset)
         return max(min(first, self.log_end_offset), self.log_start_offset)
 
+    def end_signature(self) -> FileSignature | None:
+        """Measure the file of the last segment; None where it is not local, gone or missing."""
+        if len(self.base_offsets) == 0:
+            return None
+        try:
+            return signature_of(self.storage, next(self.segments[-1:].paths(file_names.LOG_SUFFIX)))
+        except FileNotFoundError:
+            return None
+
     def find_next_offset(self) -> int:
         """Find the offset behind the last batch of the last segment; `log_end_offset` asks once."""
         if len(self.base_offsets) == 0:
@@ -374,25 +383,18 @@ class PartitionLog:
         return look_up()
 
     def _list_again(self) -> None:
-        listing = list_partition(self.storage, self.directory)
-        if len(self._all_base_offsets) == len(self.listing.base_offsets):
-            self.listing = listing
-        else:
-            self.listing = listing.only(self.listing.base_offsets.tolist())
+        self._take(list_partition(self.storage, self.directory))
+
+    def _take(self, listing: PartitionListing) -> None:
+        self.listing = listing if self._named is None else listing.only(self._named)
         self._all_base_offsets = listing.base_offsets
 
     @property
     def _cap(self) -> tuple[int, int] | None:
-        return None if self._is_deleted_directory else self.state.cap(self.topic_partition)
-
-    @property
-    def _is_deleted_directory(self) -> bool:
-        return self.directory.endswith(file_names.DELETE_DIRECTORY_SUFFIX)
+        return self.state.cap(self.topic_partition)
 
     @cached_property
     def _recovery_point(self) -> int | None:
-        if self._is_deleted_directory:
-            return None
         return self.state.recovery_point(self.topic_partition)
 
     def _next_base_offset(self, base_offset: int) -> int | None:
@@ -850,6 +852,13 @@ class _PartitionScan:
                     end_offset=end_offset,
                 )
             )
+
+
+def is_beside_the_log(directory: str, suffixes: Iterable[str] = ()) -> bool:
+    """Tell whether a directory, or files of such suffixes, are no part of the live log."""
+    return directory.endswith(file_names.ASIDE_DIRECTORY_SUFFIXES) or any(
+        suffix in (file_names.DELETED_SUFFIX, file_names.CLEANED_SUFFIX) for suffix in suffixes
+    )
 
 
 def _size_or_zero(storage: Storage, path: str) -> int:

@@ -7,7 +7,7 @@ each record of the ranges exactly once, whether or not an index told the truth a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final, TypeVar
@@ -109,12 +109,21 @@ def _smallest(left: int | None, right: int | None) -> int | None:
 
 
 def choose_partitions(
-    selection: TopicSelection, available: Iterable[TopicPartition]
+    selection: TopicSelection,
+    available: Iterable[TopicPartition],
+    named: Collection[TopicPartition] = (),
 ) -> list[TopicPartition]:
     """Pick the partitions that ``subscribe``, ``subscribePattern`` or ``assign`` name, sorted.
 
     A pattern reaches no topic of the broker's own, as in a consumer; without any of the three no
-    topic named ``__*`` is read.
+    topic named ``__*`` is read. Both are, where their own path was given.
+
+    Parameters
+    ----------
+    selection : TopicSelection
+    available : iterable of TopicPartition
+    named : collection of TopicPartition
+        Those that were asked for by their own path.
 
     Raises
     ------
@@ -131,8 +140,11 @@ def choose_partitions(
     if selection.pattern is not None:
         matches = selection.pattern.fullmatch
         wanted = {topic for topic in {it.topic for it in known} if matches(topic)}
-        return [it for it in known if it.topic in wanted - INTERNAL_TOPICS]
-    return [it for it in known if not it.topic.startswith(INTERNAL_TOPIC_PREFIX)]
+        hidden = wanted & INTERNAL_TOPICS
+        return [
+            it for it in known if it.topic in wanted and (it in named or it.topic not in hidden)
+        ]
+    return [it for it in known if it in named or not it.topic.startswith(INTERNAL_TOPIC_PREFIX)]
 
 
 def _check_known(wanted: Iterable[Any], known: Iterable[Any], kind: str) -> None:

@@ -150,7 +150,7 @@ def choose_partitions(options: ReadOptions, manager: LogManager) -> list[TopicPa
     UnknownTopicOrPartitionError
         A topic or partition that the options name is not there.
     """
-    chosen = planning.choose_partitions(options.selection, manager.topic_partitions)
+    chosen = planning.choose_partitions(options.selection, manager.topic_partitions, manager.named)
     if not chosen and manager.topic_partitions:
         _log.warning(
             "none of the topics %s is read; those named __* are read only when subscribe or assign "

@@ -33,6 +33,7 @@ from spark_segmentlog.errors import DataLossError, SegmentLogError
 from spark_segmentlog.log.checkpoints import read_partition_metadata
 from spark_segmentlog.log.file_names import MAX_OFFSET, OffsetRange, TopicPartition
 from spark_segmentlog.log.log_watch import LogWatch, WatchedPartitionLog
+from spark_segmentlog.log.partition_log import PartitionLog
 from spark_segmentlog.spark import offsets as kafka_offsets
 from spark_segmentlog.spark import planning, stream_planning
 from spark_segmentlog.spark.admission import (
@@ -193,6 +194,7 @@ class StreamPlanner:
         self._options = options
         self._watch = LogWatch(
             options.paths,
+            choose=self._choose,
             skip_corrupt=options.mode is not Mode.FAILFAST,
             check_crcs=options.check_crcs,
         )
@@ -290,7 +292,8 @@ class StreamPlanner:
     def _find_initial(self) -> Offsets:
         options = self._options
         found = self._watch.look()
-        logs = {it: found[it] for it in planning.choose_partitions(options.selection, found)}
+        chosen = planning.choose_partitions(options.selection, found, _named(found))
+        logs = {it: found[it] for it in chosen}
         kafka_offsets.check_assigned(options.starting, logs, position="start")
         kafka_offsets.check_assigned(options.ending, logs, position="end")
         return {it: self._starting_offset(it, log) for it, log in logs.items()}
@@ -310,9 +313,12 @@ class StreamPlanner:
 
     def _look_once(self) -> tuple[Logs, dict[TopicPartition, PartitionView]]:
         found = self._watch.look()
-        selection = _without_unknown(self._options.selection, found)
-        logs = {it: found[it] for it in planning.choose_partitions(selection, found)}
+        logs = {it: found[it] for it in self._choose(found)}
         return logs, {it: self._view(it, log) for it, log in logs.items()}
+
+    def _choose(self, found: Mapping[TopicPartition, PartitionLog]) -> list[TopicPartition]:
+        selection = _without_unknown(self._options.selection, found)
+        return planning.choose_partitions(selection, found, _named(found))
 
     def _view(self, topic_partition: TopicPartition, log: WatchedPartitionLog) -> PartitionView:
         end = log.log_end_offset
@@ -505,6 +511,11 @@ def _while_files_move(look: Callable[[], _T]) -> _T:
             if isinstance(error, SegmentLogError):
                 raise
     return look()
+
+
+def _named(found: Mapping[TopicPartition, PartitionLog]) -> set[TopicPartition]:
+    """Give the partitions that were asked for by their own path."""
+    return {it for it, log in found.items() if log.is_named}
 
 
 def _without_unknown(

@@ -524,7 +524,7 @@ def test_one_log_file_and_a_deleted_partition(tmp_path: Path) -> None:
     assert [entry["baseOffset"] for entry in of_type(entries, "batch")] == [2, 3]
     entries = objects("dump", gone, "--include-deleted")
     assert [entry["path"] for entry in of_type(entries, "segment")] == [f"{gone}/{NAME}.log"]
-    assert run("dump", gone).exit_code == 2
+    assert objects("dump", gone) == entries
 
 
 def test_numbers_at_their_limits(tmp_path: Path) -> None:

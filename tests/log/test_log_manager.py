@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import pickle
 import threading
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,12 +17,20 @@ from spark_segmentlog.errors import (
     LogPathNotFoundError,
     LogPermissionError,
     NotALogDirectoryError,
+    SegmentLogError,
     UnknownTopicOrPartitionError,
 )
-from spark_segmentlog.log import log_directory, log_manager
+from spark_segmentlog.log import file_signature, log_directory, log_manager
 from spark_segmentlog.log.commit_journal import CommitState
 from spark_segmentlog.log.file_names import TopicPartition
+from spark_segmentlog.log.files import LOCAL, Storage
 from spark_segmentlog.log.log_manager import LogManager, divergence_offset
+from spark_segmentlog.log.partition_listing import (
+    STRICT_LISTINGS,
+    PartitionListing,
+    list_partition,
+)
+from spark_segmentlog.log.partition_log import PartitionLog
 from spark_segmentlog.testing.builder import LogBuilder, SegmentSpec, segment_file_name
 from tests.log.reading import batch, offsets, open_one
 
@@ -121,12 +132,16 @@ def test_one_of_several_log_directories_may_hold_no_partition_yet(tmp_path):
     LogBuilder(tmp_path / "a").partition("t", 0, [[batch(0)]])
     empty = tmp_path / "b"
     empty.mkdir()
-    with pytest.raises(EmptyLogDirectoryError):
-        LogManager.open([str(tmp_path / "a"), str(empty)])
+    both = [str(tmp_path / "a"), str(empty)]
+    assert _names(LogManager.open(both)) == _names(LogManager.open(both[::-1])) == ["t-0"]
     (empty / ".lock").touch()
-    assert len(LogManager.open([str(tmp_path / "a"), str(empty)]).topic_partitions) == 1
+    assert _names(LogManager.open(both)) == ["t-0"]
     with pytest.raises(EmptyLogDirectoryError):
         LogManager.open(str(empty))
+    (empty / ".lock").unlink()
+    (empty / "notes.txt").touch()
+    with pytest.raises(EmptyLogDirectoryError, match=r"b holds no partition"):
+        LogManager.open(both)
 
 
 def test_an_empty_directory(tmp_path):
@@ -244,7 +259,172 @@ def test_deleted_partitions_can_be_read_on_request(tmp_path):
     assert offsets(open_one(tmp_path / "gone-0.0a1b-delete", include_deleted=True)) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("kind", ["delete", "future", "stray"])
+def test_a_directory_beside_the_log_is_read_by_its_own_path(tmp_path, kind):
+    builder = LogBuilder(tmp_path)
+    name = f"my.topic-3.0a1b-{kind}"
+    builder.partition("my.topic", 3, [[batch(0, 3)], [batch(3, 2)]], directory_suffix=name[10:])
+    builder.log_start_offsets({("my.topic", 3): 4})
+    builder.clean_shutdown()
+    with pytest.raises(EmptyLogDirectoryError, match=rf"read by its own path, as .*/{name}"):
+        LogManager.open(tmp_path)
+    for path in (tmp_path / name, tmp_path / f"*-{kind}", tmp_path / name / segment_file_name(0)):
+        log = open_one(path)
+        assert log.topic_partition == TopicPartition("my.topic", 3)
+    # What the log directory says is of the live log.
+    log = open_one(tmp_path / name)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 5)
+    assert not log.segments[0].is_index_trusted
+    assert offsets(log) == [0, 1, 2, 3, 4]
+    # A glob that is not about them passes them by.
+    builder.partition("my.topic", 3, [[batch(0, 1)]])
+    builder.log_start_offsets({})
+    assert offsets(open_one(tmp_path / "my*")) == [0]
+
+
+@pytest.mark.parametrize("suffix", [".deleted", ".swap", ".cleaned"])
+def test_a_file_on_its_way_is_read_by_its_own_path(tmp_path, suffix):
+    builder = LogBuilder(tmp_path)
+    old = SegmentSpec([batch(0, 3)], suffix=suffix)
+    directory = builder.partition("t", 0, [old, [batch(3, 2)], [batch(5, 1)]])
+    builder.log_start_offsets({("t", 0): 4})
+    name = f"{segment_file_name(0)}{suffix}"
+    for path in (directory / name, directory / f"*.log{suffix}"):
+        log = open_one(path)
+        expected = [] if suffix == ".swap" else [0, 1, 2]
+        assert offsets(log) == expected
+        assert [it.log_path for it in log.segments] == [str(directory / name)]
+        assert log.segments[0].end_offset_bound == 3
+    assert offsets(open_one(directory / "0*.log*")) == [4, 5]
+
+
+def test_a_segment_named_plain_and_deleted_is_read_once(tmp_path):
+    builder = LogBuilder(tmp_path)
+    old = SegmentSpec([batch(0, 9)], suffix=".deleted")
+    directory = builder.partition("t", 0, [old, [batch(0, 3)]])
+    paths = [directory / f"{segment_file_name(0)}{suffix}" for suffix in (".deleted", "")]
+    for named in (paths, paths[::-1]):
+        assert offsets(*LogManager.open(named).topic_partitions.values()) == [0, 1, 2]
+
+
+def test_partitions_of_a_first_commit_are_not_there_before_it(tmp_path, monkeypatch):
+    LogBuilder(tmp_path / "d0").partition("new", 0, [[batch(0, 5)]])
+    LogBuilder(tmp_path / "d1").partition("t", 0, [[batch(0, 5)]])
+    _states(monkeypatch, CommitState(0, "w", {TopicPartition("new", 0): None}))
+    with pytest.raises(EmptyLogDirectoryError, match="d0 holds no partition yet: a commit is"):
+        LogManager.open(tmp_path / "d0")
+    assert _names(LogManager.open([tmp_path / "d0", tmp_path / "d1"])) == ["t-0"]
+
+
+def test_a_new_directory_is_empty_while_its_first_commit_is_open(tmp_path):
+    (tmp_path / ".segmentlog-commit").mkdir()
+    (tmp_path / ".segmentlog-0-0-0-0.staged").touch()
+    with pytest.raises(EmptyLogDirectoryError, match="holds no partition"):
+        LogManager.open(tmp_path)
+
+
+# Folders that change while they are listed
+
+
+def _renamed_under(monkeypatch, directory: Path, rename: Callable[[list[str]], list[str]]) -> None:
+    """Let the first listing of a folder meet a rename: it sees what `rename` makes of it."""
+    real, met = os.listdir, []
+
+    def listdir(path: str) -> list[str]:
+        names = real(path)
+        if str(path) == str(directory) and not met:
+            met.append(path)
+            return rename(names)
+        return names
+
+    monkeypatch.setattr(os, "listdir", listdir)
+
+
+@pytest.mark.parametrize("is_settled", [True, False])
+def test_a_segment_that_a_listing_missed_under_both_names_is_found(
+    tmp_path, monkeypatch, is_settled
+):
+    directory = LogBuilder(tmp_path).partition("t", 0, [[batch(base, 10)] for base in (0, 10, 20)])
+    plain = directory / segment_file_name(10)
+    plain.rename(f"{plain}.swap")
+    if is_settled:
+        os.utime(directory, (1, 1))
+
+    def miss(names: list[str]) -> list[str]:
+        Path(f"{plain}.swap").rename(plain)
+        return [name for name in names if not name.startswith(f"{plain.name}")]
+
+    _renamed_under(monkeypatch, directory, miss)
+    assert open_one(tmp_path).base_offsets.tolist() == [0, 10, 20]
+
+
+def test_a_busy_folder_is_believed_when_its_segments_stay(tmp_path, monkeypatch):
+    directory = LogBuilder(tmp_path).partition("t", 0, [[batch(base, 10)] for base in (0, 10)])
+    calls = []
+    real = os.listdir
+
+    def listdir(path: str) -> list[str]:
+        calls.append(path)
+        (directory / f"{len(calls):020d}.snapshot").touch()
+        return real(path)
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    assert list_partition(LOCAL, str(directory)).base_offsets.tolist() == [0, 10]
+    assert len(calls) == STRICT_LISTINGS + 1
+
+
+def test_segments_that_come_and_go_all_the_time_are_an_error(tmp_path, monkeypatch):
+    directory = LogBuilder(tmp_path).partition("t", 0, [[batch(base, 10)] for base in (0, 10)])
+    calls = []
+    monkeypatch.setattr(file_signature, "_MAX_PAUSE_SECONDS", 0)
+
+    def listdir(path: str) -> list[str]:
+        calls.append(path)
+        return [segment_file_name(len(calls))]
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    with pytest.raises(SegmentLogError, match="t-0 changed during each of 100 listings"):
+        list_partition(LOCAL, str(directory))
+
+
+def test_a_folder_at_rest_is_listed_once(tmp_path, monkeypatch):
+    directory = LogBuilder(tmp_path).partition("t", 0, [[batch(0, 10)]])
+    os.utime(directory, (1, 1))
+    calls = []
+    real = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: calls.append(path) or real(path))
+    list_partition(LOCAL, str(directory))
+    assert calls == [str(directory)]
+
+
+def test_a_partition_that_moves_between_two_directories_is_not_missed(tmp_path, monkeypatch):
+    """A broker moves a replica: ``-future`` becomes the live one, the old one ``-delete``."""
+    old = LogBuilder(tmp_path / "d1").partition("t", 0, [[batch(0, 5)]])
+    LogBuilder(tmp_path / "d0").partition("s", 0, [[batch(0, 5)]])
+    new = LogBuilder(tmp_path / "d0").partition(
+        "t", 0, [[batch(0, 5)]], directory_suffix=".1-future"
+    )
+    real, moved = os.scandir, []
+
+    def scandir(path: str) -> Any:
+        if str(path) == str(old.parent) and not moved:
+            moved.append(path)
+            old.rename(f"{old}.2-delete")
+            new.rename(new.with_name("t-0"))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert _names(LogManager.open([tmp_path / "d0", tmp_path / "d1"])) == ["s-0", "t-0"]
+
+
 # Replicas
+
+
+def test_every_copy_of_a_partition_is_known(tmp_path):
+    paths = [_replica(tmp_path / name, [(2, 0)], batch(0, 3)) for name in ("b1", "b2")]
+    manager = LogManager.open(paths)
+    assert [log.directory for log in manager.copies] == [f"{path}/t-0" for path in paths]
+    assert len(manager.topic_partitions) == 1
 
 
 def _replica(path: Path, epochs, *batches: bytes) -> Path:
@@ -317,15 +497,17 @@ def test_an_open_commit_caps_partitions_and_hides_new_ones(tmp_path, monkeypatch
     assert offsets(open_one(tmp_path / "t-0")) == [2, 3, 4, 5, 6]
     assert _names(LogManager.open(tmp_path / "t-1")) == ["t-1"]
     # The folder was there, but not yet what it holds.
-    assert _names(LogManager.open(tmp_path / "new-0")) == []
+    with pytest.raises(EmptyLogDirectoryError, match="holds no partition yet"):
+        LogManager.open(tmp_path / "new-0")
 
 
 def test_a_commit_during_the_listing_makes_it_start_again(tmp_path, monkeypatch):
     LogBuilder(tmp_path).partition("t", 0, [[batch(0, 5)]])
     opened = CommitState(3, "w", {TopicPartition("t", 0): (0, 2)})
     left = _states(monkeypatch, CommitState(3), opened, opened, CommitState(4), CommitState(4))
-    assert open_one(tmp_path).log_end_offset == 5
-    assert left == [CommitState(4)]
+    # The second look is of the moment when the commit was open: what it does is not visible yet.
+    assert open_one(tmp_path).log_end_offset == 2
+    assert left == [CommitState(4)] * 2
 
 
 def test_a_commit_between_listing_and_ends_is_seen_on_all_partitions_or_none(tmp_path, monkeypatch):
@@ -339,6 +521,76 @@ def test_a_commit_between_listing_and_ends_is_seen_on_all_partitions_or_none(tmp
     manager.partition_log(TopicPartition("t", 1)).log_end_offset  # noqa: B018
     builder.partition("t", 1, [[batch(0, 5)], [batch(5, 5)]])
     assert set(manager.offset_bounds().values()) == {(0, 10)}
+
+
+def test_commits_to_other_topics_make_no_reader_wait(tmp_path, monkeypatch):
+    """A look that a commit came into is made again once, and lists what changed alone."""
+    builder = LogBuilder(tmp_path)
+    directories = [builder.partition("t", number, [[batch(0, 5)]]) for number in range(20)]
+    busy = builder.partition("busy", 0, [[batch(0, 1)]])
+    for path in [*directories, *(file for it in directories for file in it.iterdir()), tmp_path]:
+        os.utime(path, (1, 1))
+    commits = []
+
+    def commit(path: str, storage: object) -> CommitState:
+        commits.append(path)
+        with open(busy / segment_file_name(0), "ab") as file:
+            file.write(batch(len(commits)))
+        (busy / f"{len(commits):020d}.snapshot").touch()
+        return CommitState(len(commits))
+
+    listed, walked = Counter[str](), Counter[str]()
+    real_listing, real_end = log_manager.list_partition, PartitionLog.find_next_offset
+
+    def listing(storage: Storage, directory: str) -> PartitionListing:
+        listed[Path(directory).name] += 1
+        return real_listing(storage, directory)
+
+    def end(log: PartitionLog) -> int:
+        walked[str(log.topic_partition)] += 1
+        return real_end(log)
+
+    monkeypatch.setattr(log_directory, "commit_state", commit)
+    monkeypatch.setattr(log_manager, "list_partition", listing)
+    monkeypatch.setattr(PartitionLog, "find_next_offset", end)
+    manager = LogManager.open(tmp_path)
+    wanted = manager.partitions_of("t")
+    assert manager.offset_bounds(wanted) == dict.fromkeys(wanted, (0, 5))
+    assert {name: count for name, count in listed.items() if count > 1} == {
+        "busy-0": listed["busy-0"]
+    }
+    assert listed["busy-0"] <= 3
+    assert walked == dict.fromkeys(map(str, wanted), 1)
+
+
+def test_a_commit_to_half_of_what_is_asked_for_is_waited_for(tmp_path, monkeypatch):
+    """Its first partition is changed before the first look, the second one within the second."""
+    builder = LogBuilder(tmp_path)
+    builder.partition("t", 0, [[batch(0, 5)], [batch(5, 5)]])
+    second = builder.partition("t", 1, [[batch(0, 5)]])
+    caps = {TopicPartition("t", 0): (0, 5), TopicPartition("t", 1): (0, 5)}
+    opened = CommitState(0, "w", caps)
+    _states(
+        monkeypatch,
+        *[CommitState(0)] * 2,  # at open, before and after
+        opened,  # behind the first ends
+        opened,  # at the second look
+        *[CommitState(1)] * 3,
+    )
+    manager = LogManager.open(tmp_path)
+    real = PartitionLog.find_next_offset
+    ends: list[int] = []
+
+    def end(log: PartitionLog) -> int:
+        found = real(log)
+        if log.topic_partition.partition == 1 and not ends:
+            ends.append(found)
+            with open(second / segment_file_name(0), "ab") as file:
+                file.write(batch(5, 5))
+        return found
+
+    monkeypatch.setattr(PartitionLog, "find_next_offset", end)
+    assert set(manager.offset_bounds().values()) in ({(0, 5)}, {(0, 10)})
 
 
 # A reader never writes
