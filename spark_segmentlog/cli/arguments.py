@@ -19,6 +19,7 @@ from spark_segmentlog.log.file_names import TopicPartition
 from spark_segmentlog.log.lock import DEFAULT_LOCK_TIMEOUT_MS
 from spark_segmentlog.log.log_manager import LogManager
 from spark_segmentlog.log.partition_log import PartitionLog
+from spark_segmentlog.log.path_resolver import log_directory_of
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -103,8 +104,10 @@ def find_topic_partitions(
     return {log.topic_partition for log in open_logs(paths, topics)}
 
 
-def check_log_directories(paths: Sequence[str]) -> list[str]:
+def check_log_directories(paths: Sequence[str], *, beside: bool = False) -> list[str]:
     """Make sure that paths are log directories, as locks and checkpoints lie there.
+
+    With `beside`, partition directories beside the log pass too (``-delete``, ``-stray``).
 
     Raises
     ------
@@ -116,7 +119,8 @@ def check_log_directories(paths: Sequence[str]) -> list[str]:
             held = LogManager.open(path).log_directories
         except EmptyLogDirectoryError:
             continue
-        if held != (os.path.realpath(path),):
+        wanted = log_directory_of(path) if beside else os.path.realpath(path)
+        if held != (wanted,):
             raise NotALogDirectoryError(
                 f"{path} is no log directory: name the one above it, {', '.join(held)}"
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 
 import click
@@ -26,7 +27,8 @@ from spark_segmentlog.cli.dump_entries import (
 from spark_segmentlog.cli.dump_text import text_line
 from spark_segmentlog.cli.output import OutputFormat, print_json, print_line
 from spark_segmentlog.log.file_names import MAX_OFFSET
-from spark_segmentlog.log.partition_log import PartitionLog
+from spark_segmentlog.log.partition_log import PartitionLog, while_it_is_there
+from spark_segmentlog.log.segment import Segment
 
 
 def _parse_offsets(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, int]:
@@ -94,7 +96,7 @@ def dump_verb(
     parts["batches"] |= records or not any(parts.values())
     is_damaged = False
     for log in open_logs(paths, topics, include_deleted=include_deleted):
-        for entry in _entries(log, options, **parts):
+        for entry in while_it_is_there(log, _entries(log, options, **parts)):
             is_damaged |= entry["type"] == "corruptBytes" or not entry.get("isValid", True)
             if output_format is OutputFormat.JSON:
                 print_json(entry)
@@ -113,12 +115,19 @@ def _entries(
     snapshots: bool,
     transactions: bool,
 ) -> Iterator[Entry]:
-    for segment in log.segments_between(options.start_offset, options.end_offset):
-        yield from chain(
-            segment_entries(segment, options) if batches else (),
+    def visit(segment: Segment, start_offset: int) -> Iterator[tuple[Entry, int]]:
+        # Raises before anything is given, should the segment be gone.
+        segment.size_bytes()
+        is_begun = start_offset > max(segment.base_offset, options.start_offset)
+        left = replace(options, start_offset=start_offset) if is_begun else options
+        for entry in chain(
+            segment_entries(segment, left) if batches else (),
             index_entries(segment) if indexes else (),
-        )
+        ):
+            yield entry, entry["lastOffset"] + 1 if entry["type"] == "batch" else 0
+
+    yield from log.visit_segments(visit, options.start_offset, options.end_offset)
     yield from chain(
         snapshot_entries(log) if snapshots else (),
-        transaction_entries(log) if transactions else (),
+        log.resolved(lambda: list(transaction_entries(log))) if transactions else (),
     )

@@ -67,8 +67,8 @@ class DumpOptions:
 
 def segment_entries(segment: Segment, options: DumpOptions) -> Iterator[Entry]:
     """Walk one `.log`: batches, their records if wanted, bad bytes, the largest timestamp."""
-    yield {"type": "segment", "path": segment.log_path, "baseOffset": segment.base_offset}
     with segment.open_log() as file:
+        yield {"type": "segment", "path": segment.log_path, "baseOffset": segment.base_offset}
         yield from _SegmentDump(segment, file, options).entries()
 
 

@@ -16,9 +16,13 @@ from spark_segmentlog.cli.arguments import (
 )
 from spark_segmentlog.cli.output import Column, OutputFormat, print_rows
 from spark_segmentlog.errors import CorruptRecordError
-from spark_segmentlog.log.file_names import DELETE_DIRECTORY_SUFFIX, INTERNAL_TOPIC_PREFIX
+from spark_segmentlog.log.file_names import (
+    DELETE_DIRECTORY_SUFFIX,
+    INTERNAL_TOPIC_PREFIX,
+    LOG_SUFFIX,
+)
 from spark_segmentlog.log.header_walk import ReadBuffer
-from spark_segmentlog.log.partition_log import PartitionLog
+from spark_segmentlog.log.partition_log import PartitionLog, while_it_is_there
 from spark_segmentlog.log.retention import largest_timestamp
 from spark_segmentlog.log.segment import Segment
 from spark_segmentlog.record.batch import iterate_records
@@ -86,14 +90,21 @@ def ls_verb(
 def _partition_rows(logs: Sequence[PartitionLog], *, fast: bool) -> Iterator[dict[str, Any]]:
     buffer = ReadBuffer()
     for log in logs:
+        yield from while_it_is_there(log, _partition_row(log, buffer, fast=fast))
+
+
+def _partition_row(
+    log: PartitionLog, buffer: ReadBuffer, *, fast: bool
+) -> Iterator[dict[str, Any]]:
+    def describe() -> dict[str, Any]:
         segments = log.segments
         stable = None if fast else log.last_stable_offset()
-        yield {
+        return {
             "topic": log.topic_partition.topic,
             "partition": log.topic_partition.partition,
             "directory": log.directory,
             "segments": len(segments),
-            "sizeBytes": int(segments.sizes_bytes().sum()),
+            "sizeBytes": sum(map(log.storage.size, segments.paths(LOG_SUFFIX))),
             "logStartOffset": log.log_start_offset,
             "logEndOffset": log.log_end_offset,
             "highWatermark": log.high_watermark,
@@ -103,26 +114,38 @@ def _partition_rows(logs: Sequence[PartitionLog], *, fast: bool) -> Iterator[dic
             "flags": _flags(log, stable),
         }
 
+    yield log.resolved(describe)
+
 
 def _segment_rows(logs: Sequence[PartitionLog], *, fast: bool) -> Iterator[dict[str, Any]]:
     buffer = ReadBuffer()
     for log in logs:
-        for segment in log.segments:
-            bound = segment.end_offset_bound
-            with segment.offset_index() as offset_index, segment.time_index() as time_index:
-                yield {
-                    "topic": log.topic_partition.topic,
-                    "partition": log.topic_partition.partition,
-                    "path": segment.log_path,
-                    "baseOffset": segment.base_offset,
-                    "endOffset": log.log_end_offset if bound is None else bound,
-                    "sizeBytes": segment.size_bytes(),
-                    "maxTimestampMs": None if fast else _max_timestamp([segment], buffer),
-                    "offsetIndexEntries": offset_index.entries_count,
-                    "timeIndexEntries": time_index.entries_count,
-                    "abortedTransactions": len(segment.transaction_index()),
-                    "isActive": bound is None,
-                }
+        yield from while_it_is_there(log, _rows_of_segments(log, buffer, fast=fast))
+
+
+def _rows_of_segments(
+    log: PartitionLog, buffer: ReadBuffer, *, fast: bool
+) -> Iterator[dict[str, Any]]:
+    """Describe the segments of one listing."""
+
+    def describe(segment: Segment) -> dict[str, Any]:
+        bound = segment.end_offset_bound
+        with segment.offset_index() as offset_index, segment.time_index() as time_index:
+            return {
+                "topic": log.topic_partition.topic,
+                "partition": log.topic_partition.partition,
+                "path": segment.log_path,
+                "baseOffset": segment.base_offset,
+                "endOffset": log.log_end_offset if bound is None else bound,
+                "sizeBytes": segment.size_bytes(),
+                "maxTimestampMs": None if fast else _max_timestamp([segment], buffer),
+                "offsetIndexEntries": offset_index.entries_count,
+                "timeIndexEntries": time_index.entries_count,
+                "abortedTransactions": len(segment.transaction_index()),
+                "isActive": bound is None,
+            }
+
+    yield from log.resolved(lambda: [describe(segment) for segment in log.segments])
 
 
 def _flags(log: PartitionLog, last_stable_offset: int | None) -> list[str]:
@@ -161,7 +184,7 @@ def _max_timestamp(segments: Sequence[Segment], buffer: ReadBuffer) -> int | Non
     for segment in segments:
         try:
             largest = max(largest, largest_timestamp(segment, buffer))
-        except (CorruptRecordError, FileNotFoundError):
-            # Bad bytes, or retention came by: this segment's largest timestamp cannot be told.
+        except CorruptRecordError:
+            # ``verify`` says what is wrong; this segment's largest timestamp cannot be told.
             continue
     return largest if largest >= 0 else None

@@ -93,7 +93,7 @@ def recover_verb(
     """
     if delete_later and not is_applied:
         raise click.UsageError("--delete-later-segments does nothing without --apply")
-    directories = check_log_directories(paths)
+    directories = check_log_directories(paths, beside=True)
     actions = recovery.recover(
         directories,
         topic_partitions=find_topic_partitions(directories, topics),
@@ -125,7 +125,7 @@ def reindex_verb(
     output_format: OutputFormat,
 ) -> None:
     """Make the offset, time and transaction indexes of all segments anew from their batches."""
-    directories = check_log_directories(paths)
+    directories = check_log_directories(paths, beside=True)
     actions = recovery.reindex(
         directories,
         topic_partitions=find_topic_partitions(directories, topics),

@@ -33,6 +33,20 @@ ASIDE_DIRECTORY_SUFFIXES: Final = (
 )
 """Of directories that stand beside the log: what they hold is read only where they are named."""
 
+METADATA_TOPIC: Final = "__cluster_metadata"
+# Kafka's Topic.java, its metadata log, and TopicBasedRemoteLogMetadataManagerConfig.
+INTERNAL_TOPICS: Final = frozenset(
+    (
+        METADATA_TOPIC,
+        "__consumer_offsets",
+        "__transaction_state",
+        "__share_group_state",
+        "__remote_log_metadata",
+    )
+)
+# What is read, or cleaned, where nobody names topics: none that is named as these are.
+INTERNAL_TOPIC_PREFIX: Final = "__"
+
 BASE_OFFSET_DIGITS: Final = 20
 MAX_OFFSET: Final = 2**63 - 1
 MAX_PARTITION: Final = 2**31 - 1

@@ -162,7 +162,12 @@ class LogManager:
         for _ in range(LISTING_ATTEMPTS):
             wanted = list(self.topic_partitions if topic_partitions is None else topic_partitions)
             logs = [self.partition_log(topic_partition) for topic_partition in wanted]
-            in_parallel(self._look.measure, logs)
+            try:
+                in_parallel(self._look.measure, logs)
+            except FileNotFoundError:
+                # A partition directory is gone: deleted, or moved.
+                self._look = self._source.look(self._look)
+                continue
             bounds = bounds_of(dict(zip(wanted, logs, strict=True)))
             if self._look.is_current() or bounds == earlier:
                 return {it: (start, end) for it, (_, start, end) in bounds.items()}

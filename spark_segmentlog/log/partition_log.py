@@ -279,6 +279,46 @@ class PartitionLog:
             storage=self.storage,
         )
 
+    def visit_segments(
+        self,
+        visit: Callable[[Segment, int], Iterator[tuple[_T, int]]],
+        start_offset: int = 0,
+        end_offset: int = MAX_OFFSET,
+    ) -> Iterator[_T]:
+        """Give what a visit to each segment gives, whatever is renamed meanwhile.
+
+        `visit` is that of `SegmentPursuit.visit`. Offsets that retention takes away meanwhile are
+        passed over.
+        """
+        segments = self.segments_between(start_offset, end_offset)
+        if not segments:
+            return
+        pursuit = SegmentPursuit(segments, end_offset, _tell_of_gone(self.directory))
+        yield from pursuit.visit(start_offset, visit)
+
+    def looked_at(self, segment: Segment, look: Callable[[Segment], Sequence[_T]]) -> Sequence[_T]:
+        """Give what a look finds to be wrong with a segment that was the same all the while.
+
+        Nothing found is believed at once. What was found in files that were replaced or written
+        meanwhile is looked for again.
+
+        Raises
+        ------
+        FileNotFoundError
+            It is gone.
+        """
+        for _ in range(RESOLVE_ATTEMPTS):
+            before = signature_of(segment.storage, segment.log_path)
+            found = look(segment)
+            if not found:
+                break
+            self._list_again()
+            now = self.segment_named(segment.base_offset)
+            if now == segment and signature_of(segment.storage, segment.log_path) == before:
+                break
+            segment = now
+        return found
+
     def segments_between(self, start_offset: int, end_offset: int) -> SegmentList:
         """Give the segments that may hold offsets in [start, end)."""
         first, last = self._slots_between(start_offset, end_offset)
@@ -307,7 +347,7 @@ class PartitionLog:
         cap = self._cap
         if cap is not None:
             return cap[1]
-        return max(self._resolved(self.find_next_offset), self.log_start_offset)
+        return max(self.resolved(self.find_next_offset), self.log_start_offset)
 
     @property
     def lost_at_end(self) -> tuple[int, int] | None:
@@ -343,7 +383,7 @@ class PartitionLog:
 
     @cached_property
     def _last_stable_offset(self) -> int:
-        return self._resolved(self.find_last_stable_offset)
+        return self.resolved(self.find_last_stable_offset)
 
     def find_last_stable_offset(self) -> int:
         """Find what `last_stable_offset` gives, which asks once."""
@@ -372,8 +412,14 @@ class PartitionLog:
         bound = segment.end_offset_bound
         return next_offset if bound is None else min(next_offset, bound)
 
-    def _resolved(self, look_up: Callable[[], _T]) -> _T:
-        """Look something up in the files; list them again when one was renamed meanwhile."""
+    def resolved(self, look_up: Callable[[], _T]) -> _T:
+        """Look something up in the files; list them again when one was renamed meanwhile.
+
+        Raises
+        ------
+        FileNotFoundError
+            The directory is gone.
+        """
         for _ in range(RESOLVE_ATTEMPTS):
             try:
                 return look_up()
@@ -419,7 +465,7 @@ class PartitionLog:
         is decided; from the recovery point of a directory that was not shut cleanly on, from the
         markers themselves.
         """
-        return self._resolved(lambda: self._find_aborted(start_offset, end_offset))
+        return self.resolved(lambda: self._find_aborted(start_offset, end_offset))
 
     def _find_aborted(self, start_offset: int, end_offset: int) -> AbortedTransactions:
         indexed, is_complete = self._indexed_aborts(start_offset, end_offset)
@@ -569,7 +615,7 @@ class PartitionLog:
         tuple of (offset, timestamp in ms), or None
             None where no record is that late.
         """
-        return self._resolved(lambda: self._find_timestamp(timestamp_ms))
+        return self.resolved(lambda: self._find_timestamp(timestamp_ms))
 
     def _find_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         buffer = ReadBuffer()
@@ -669,7 +715,7 @@ class PartitionLog:
                 f"offsets from {self.log_start_offset} (inclusive) to {self.log_end_offset} "
                 "(exclusive)"
             )
-        return self._resolved(lambda: self._find_batches(start_offset, max_bytes))
+        return self.resolved(lambda: self._find_batches(start_offset, max_bytes))
 
     def _find_batches(self, start_offset: int, max_bytes: int) -> FetchedBatches:
         buffer = ReadBuffer()
@@ -755,6 +801,95 @@ def scan_segments(
     yield from scan.rows()
 
 
+class SegmentPursuit:
+    """Segments of an offset range in their order; one that is gone is looked up in a new listing.
+
+    Who reads them tells how far it has come; what is left then comes from the segments that hold it
+    now, and offsets that none holds any more are lost.
+
+    Parameters
+    ----------
+    segments : sequence of Segment
+        Neighbours, at least one.
+    end_offset : int
+        Exclusive.
+    on_lost : callable
+        Takes the offsets [start, end) that are gone; may raise.
+    partition_log : PartitionLog, optional
+        The partition, if it is at hand.
+    """
+
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        end_offset: int,
+        on_lost: Callable[[int, int], None],
+        partition_log: PartitionLog | None = None,
+    ) -> None:
+        self._place = segments[0]
+        self._pending = deque(segments)
+        self._end_offset = end_offset
+        self._on_lost = on_lost
+        self._partition_log = partition_log
+        self._attempts = 0
+
+    def next(self) -> Segment | None:
+        """Give the next segment; None behind the last."""
+        return self._pending.popleft() if self._pending else None
+
+    def partition_log(self) -> PartitionLog:
+        """Give the partition, as it was last listed."""
+        if self._partition_log is None:
+            place = self._place
+            self._partition_log = PartitionLog.open(
+                place.directory, storage=place.storage, topic_partition=place.topic_partition
+            )
+        return self._partition_log
+
+    def look_again(self, next_offset: int) -> int:
+        """Look the offsets from `next_offset` on up in a fresh listing; gives where they go on."""
+        self._attempts += 1
+        self._partition_log = None
+        self._pending.clear()
+        try:
+            log = self.partition_log()
+        except FileNotFoundError:
+            self._on_lost(next_offset, self._end_offset)
+            return next_offset
+        if len(log.base_offsets) == 0 or self._attempts > RESOLVE_ATTEMPTS:
+            self._on_lost(next_offset, self._end_offset)
+            return next_offset
+        if next_offset < log.log_start_offset:
+            self._on_lost(next_offset, min(self._end_offset, log.log_start_offset))
+        start_offset = max(next_offset, log.log_start_offset)
+        self._pending.extend(log.segments_between(start_offset, self._end_offset))
+        return start_offset
+
+    def visit(
+        self, start_offset: int, visit: Callable[[Segment, int], Iterator[tuple[_T, int]]]
+    ) -> Iterator[_T]:
+        """Give what a visit to each segment gives.
+
+        Parameters
+        ----------
+        start_offset : int
+        visit : callable
+            Takes a segment and the offset from which on it is wanted; gives what there is, each
+            with the offset behind it.
+        """
+        next_offset = reached = start_offset
+        while (segment := self.next()) is not None:
+            try:
+                for item, behind in visit(segment, next_offset):
+                    reached = max(reached, behind)
+                    yield item
+            except FileNotFoundError:
+                # The last file may have been a new one, that holds more than its old name says.
+                next_offset = self.look_again(max(next_offset, reached))
+            else:
+                next_offset = max(next_offset, segment.end_offset_bound or 0)
+
+
 class _PartitionScan:
     """A scan over segments that may be renamed while it runs."""
 
@@ -766,68 +901,37 @@ class _PartitionScan:
         on_data_loss: OnDataLoss | None,
         partition_log: PartitionLog | None,
     ) -> None:
-        self._segments = segments
         self._options = options
         self._on_data_loss = on_data_loss
         self._topic_partition = segments[0].topic_partition
         self._directory = segments[0].directory
-        self._storage = segments[0].storage
-        self._partition_log = partition_log
+        end_offset = options.record_filter.end_offset
+        self._pursuit = SegmentPursuit(segments, end_offset, self._lost, partition_log)
         self._scanner = SegmentScanner(self._topic_partition, options, on_corrupt=on_corrupt)
         self._known_aborted: AbortedTransactions | None = None
-        self._attempts = 0
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         is_committed = self._options.isolation_level == READ_COMMITTED
         find_aborted = self._aborted if is_committed else None
-        pending = deque(self._segments)
-        while pending:
-            segment = pending.popleft()
+        scanner = self._scanner
+        while (segment := self._pursuit.next()) is not None:
             try:
-                yield from self._scanner.scan(
+                yield from scanner.scan(
                     segment, find_aborted=find_aborted, on_lost=self._lost_at_end
                 )
             except FileNotFoundError:
-                pending = deque(self._resolve())
+                scanner.next_offset = self._pursuit.look_again(scanner.next_offset)
             else:
-                self._scanner.next_offset = max(
-                    self._scanner.next_offset, segment.end_offset_bound or 0
-                )
-        yield from self._scanner.flush()
+                scanner.next_offset = max(scanner.next_offset, segment.end_offset_bound or 0)
+        yield from scanner.flush()
 
     def _aborted(self) -> AbortedTransactions:
         if self._known_aborted is None:
             wanted = self._options.record_filter
-            log = self._log()
+            log = self._pursuit.partition_log()
+            log.skip_corrupt = self._options.skip_corrupt
             self._known_aborted = log.aborted_transactions(wanted.start_offset, wanted.end_offset)
         return self._known_aborted
-
-    def _log(self) -> PartitionLog:
-        if self._partition_log is None:
-            self._partition_log = PartitionLog.open(
-                self._directory, storage=self._storage, topic_partition=self._topic_partition
-            )
-            self._partition_log.skip_corrupt = self._options.skip_corrupt
-        return self._partition_log
-
-    def _resolve(self) -> Sequence[Segment]:
-        """Look the offsets that are left up in a fresh listing; tell of those that are gone."""
-        self._attempts += 1
-        self._partition_log = None
-        start_offset = self._scanner.next_offset
-        end_offset = self._options.record_filter.end_offset
-        try:
-            log = self._log()
-        except FileNotFoundError:
-            self._lost(start_offset, end_offset)
-            return []
-        if len(log.base_offsets) == 0 or self._attempts > RESOLVE_ATTEMPTS:
-            self._lost(start_offset, end_offset)
-            return []
-        if start_offset < log.log_start_offset:
-            self._lost(start_offset, min(end_offset, log.log_start_offset))
-        self._scanner.next_offset = max(start_offset, log.log_start_offset)
-        return log.segments_between(self._scanner.next_offset, end_offset)
 
     def _lost_at_end(self, start_offset: int, end_offset: int, reason: str) -> None:
         self._lost(start_offset, end_offset, reason, is_error=not self._options.skip_corrupt)
@@ -852,6 +956,25 @@ class _PartitionScan:
                     end_offset=end_offset,
                 )
             )
+
+
+def _tell_of_gone(directory: str) -> Callable[[int, int], None]:
+    def tell(start_offset: int, end_offset: int) -> None:
+        _log.warning(
+            "%s: offsets [%d, %d) went while it was looked at", directory, start_offset, end_offset
+        )
+
+    return tell
+
+
+def while_it_is_there(log: PartitionLog, items: Iterable[_T]) -> Iterator[_T]:
+    """Give items of a partition until there are no more, or its directory is deleted meanwhile."""
+    try:
+        yield from items
+    except FileNotFoundError:
+        if log.storage.exists(log.directory):
+            raise
+        _log.warning("%s is gone: it was deleted while it was looked at", log.directory)
 
 
 def is_beside_the_log(directory: str, suffixes: Iterable[str] = ()) -> bool:

@@ -11,6 +11,7 @@ In a log directory the live partitions count. Directories beside the log (``-del
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -267,6 +268,14 @@ class PathResolver:
         for base_offset, suffix in place.named.items():
             before = known.named.setdefault(base_offset, suffix)
             known.named[base_offset] = min(before, suffix, key=_FILE_SUFFIXES.index)
+
+
+def log_directory_of(path: str) -> str:
+    """Name the log directory whose lock guards a local path: itself, or the one that a partition
+    directory beside the log stands in."""
+    real_path = os.path.realpath(path)
+    parent, name = os.path.split(real_path)
+    return parent if find_aside_topic_partition(name) else real_path
 
 
 def _expand(storage: Storage, path: str) -> list[str]:

@@ -29,8 +29,9 @@ from spark_segmentlog.log.commit_journal import has_commit_directory, read_journ
 from spark_segmentlog.log.file_names import TRANSACTION_INDEX_SUFFIX, TopicPartition
 from spark_segmentlog.log.index_completion import complete_indexes
 from spark_segmentlog.log.lock import DEFAULT_LOCK_TIMEOUT_MS
-from spark_segmentlog.log.partition_log import PartitionLog
+from spark_segmentlog.log.partition_log import PartitionLog, while_it_is_there
 from spark_segmentlog.log.partition_tail import TAIL_FILE_NAME, now_ms
+from spark_segmentlog.log.path_resolver import log_directory_of
 from spark_segmentlog.log.producer_replay import ProducerReplay
 from spark_segmentlog.log.producer_snapshot import ProducerState
 from spark_segmentlog.log.segment import Segment
@@ -93,7 +94,7 @@ def recover(
     Parameters
     ----------
     paths : str or sequence of str
-        Log directories.
+        Log directories, and partition directories that stand beside the log.
     topic_partitions : iterable of TopicPartition, optional
         Which ones; all where not given.
     truncate : bool
@@ -125,15 +126,17 @@ def recover(
         index_interval_bytes=index_interval_bytes,
     )
     with ExitStack() as stack:
-        involved: Sequence[str] = [os.path.realpath(path) for path in directories]
+        involved: Sequence[str] = [log_directory_of(path) for path in directories]
         if not dry_run:
             involved = stack.enter_context(
-                locked_with_open_commits(directories, timeout_ms=lock_timeout_ms)
+                locked_with_open_commits(involved, timeout_ms=lock_timeout_ms)
             )
         actions = _end_commits(involved, dry_run=dry_run)
         for log in partition_logs(directories, wanted):
-            mended = log if dry_run else _end_compaction(log, actions)
-            actions.extend(mender.mend(mended))
+            if dry_run:
+                actions.extend(while_it_is_there(log, mender.tell(log)))
+            else:
+                actions.extend(mender.mend(_end_compaction(log, actions)))
     return actions
 
 
@@ -152,7 +155,8 @@ def reindex(
     directories = [paths] if isinstance(paths, str) else list(paths)
     wanted = None if topic_partitions is None else set(topic_partitions)
     mender = _Mender(index_interval_bytes=index_interval_bytes)
-    with locked_with_open_commits(directories, timeout_ms=lock_timeout_ms) as involved:
+    locks = [log_directory_of(path) for path in directories]
+    with locked_with_open_commits(locks, timeout_ms=lock_timeout_ms) as involved:
         finish_open_commits(involved)
         actions: list[RecoveryAction] = []
         for log in partition_logs(directories, wanted):
@@ -204,6 +208,10 @@ class _Mender:
             yield self._rebuild_if_possible(survey, producers)
             if survey.stop is not None:
                 producers.lose_track(segment)
+
+    def tell(self, log: PartitionLog) -> Iterator[RecoveryAction]:
+        """Tell what would be mended in a partition in which a broker may be at work."""
+        yield from log.resolved(lambda: list(self.mend(log)))
 
     def mend(self, log: PartitionLog) -> Iterator[RecoveryAction]:
         """Mend one partition, up to where bad bytes are cut off.

@@ -40,7 +40,7 @@ from spark_segmentlog.log.header_walk import (
 )
 from spark_segmentlog.log.index_file import IndexFile
 from spark_segmentlog.log.log_manager import LogManager
-from spark_segmentlog.log.partition_log import PartitionLog
+from spark_segmentlog.log.partition_log import PartitionLog, while_it_is_there
 from spark_segmentlog.log.segment import ScanOptions, Segment, SegmentScanner
 from spark_segmentlog.log.segment_tail import MAX_RELATIVE_OFFSET
 from spark_segmentlog.log.staging import list_staged
@@ -153,41 +153,47 @@ def verify(
         yield from _verify_log_directory(directory)
     wanted = None if topic_partitions is None else set(topic_partitions)
     for log in partition_logs(directories, wanted):
-        yield from verify_partition(log, deep=deep)
+        yield from while_it_is_there(log, verify_partition(log, deep=deep))
 
 
 def partition_logs(
     paths: Sequence[str], wanted: Container[TopicPartition] | None
 ) -> Iterator[PartitionLog]:
-    """Open the partitions below some paths; a log directory may have none yet."""
-    used = [path for path in paths if not _is_empty(path)]
-    if used:
-        for topic_partition, log in LogManager.open(used).topic_partitions.items():
-            if wanted is None or topic_partition in wanted:
-                yield log
-
-
-def _is_empty(path: str) -> bool:
+    """Open every copy of the partitions below some paths; a log directory may have none yet."""
     try:
-        LogManager.open(path)
+        manager = LogManager.open(paths)
     except EmptyLogDirectoryError:
-        return True
-    return False
+        return
+    for log in manager.copies:
+        if wanted is None or log.topic_partition in wanted:
+            yield log
 
 
 def verify_partition(log: PartitionLog, *, deep: bool = False) -> Iterator[Finding]:
-    """Verify the segments of one partition and their indexes."""
-    for segment in log.segments:
-        survey = survey_segment(segment)
-        yield from survey.findings
-        yield from map(_corrupt, survey.corrupt)
-        if survey.torn is not None:
-            yield survey.torn
-        yield from _check_reach(survey)
-        yield from _check_end(survey, log)
-        yield from check_indexes(survey)
-        if deep:
-            yield from _decode_all(survey)
+    """Verify the segments of one partition and their indexes.
+
+    What is found in a segment counts if the segment was the same all the while.
+    """
+
+    def verify(segment: Segment) -> list[Finding]:
+        return _verify_segment(log, segment, deep=deep)
+
+    yield from log.visit_segments(
+        lambda segment, _: ((it, 0) for it in log.looked_at(segment, verify))
+    )
+
+
+def _verify_segment(log: PartitionLog, segment: Segment, *, deep: bool) -> list[Finding]:
+    survey = survey_segment(segment)
+    findings = [*survey.findings, *map(_corrupt, survey.corrupt)]
+    if survey.torn is not None:
+        findings.append(survey.torn)
+    findings.extend(_check_reach(survey))
+    findings.extend(_check_end(survey, log))
+    findings.extend(check_indexes(survey))
+    if deep:
+        findings.extend(_decode_all(survey))
+    return findings
 
 
 def survey_segment(segment: Segment) -> SegmentSurvey:

@@ -37,6 +37,8 @@ from spark_segmentlog.spark.planning import EVERYTHING, Piece, RowBounds
 from spark_segmentlog.spark.schema import RowShape
 
 SMALL_ARROW_ROWS: Final = 4096
+SEGMENTS_OF_A_LISTING: Final = 500
+"""Segments whose rows about them take one task about as long as it takes to start it."""
 
 _log = logging.getLogger(__name__)
 
@@ -127,7 +129,10 @@ class _SegmentShares:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRead:
-    """Offset ranges of a read, none of them empty, and the partitions they are of."""
+    """Offset ranges of a read, and the partitions they are of.
+
+    None of the ranges is empty, but for those of the view of segments.
+    """
 
     ranges: tuple[OffsetRange, ...]
     logs: Mapping[TopicPartition, PartitionLog]
@@ -183,7 +188,9 @@ def resolve_read(options: ReadOptions, bounds: RowBounds = EVERYTHING) -> Resolv
     ]
     for it in ranges:
         _check_log_end(logs[it.topic_partition], it, options)
-    return ResolvedRead(tuple(it for it in ranges if it.start_offset < it.end_offset), logs)
+    if options.view is not View.SEGMENTS:
+        ranges = [it for it in ranges if it.start_offset < it.end_offset]
+    return ResolvedRead(tuple(ranges), logs)
 
 
 def _check_log_end(log: PartitionLog, offset_range: OffsetRange, options: ReadOptions) -> None:
@@ -293,6 +300,8 @@ def cut_into_splits(
     if options.view is View.TRANSACTIONS:
         # One may reach over several segments.
         return _splits_of_ranges(read.ranges, read.logs, bounds)
+    if options.view is View.SEGMENTS:
+        return _splits_of_listings(read, bounds)
     if options.view is not View.RECORDS:
         return _splits_of_segments(read, bounds)
     if options.min_partitions is not None or options.max_records_per_partition is not None:
@@ -324,6 +333,25 @@ def _splits_of_ranges(
 ) -> list[Split]:
     slices = (_slice(logs[it.topic_partition], it, bounds) for it in ranges)
     return [(it,) for it in slices if it.segments]
+
+
+def _splits_of_listings(read: ResolvedRead, bounds: RowBounds) -> list[Split]:
+    """Put all segments of a partition in one split, so that its rows are of one moment."""
+    splits: list[Split] = []
+    waiting: list[Slice] = []
+    for it in read.ranges:
+        log = read.logs[it.topic_partition]
+        # A segment that is still empty starts where the log ends, unless a commit is making it.
+        is_capped = log.state.cap(it.topic_partition) is not None
+        is_whole = not is_capped and it.end_offset >= log.log_end_offset
+        wanted = replace(it, end_offset=it.end_offset + 1) if is_whole else it
+        found = _slice(log, wanted, bounds)
+        if found.segments:
+            waiting.append(replace(found, end_offset=it.end_offset))
+        if sum(len(each.segments) for each in waiting) >= SEGMENTS_OF_A_LISTING:
+            splits.append(tuple(waiting))
+            waiting = []
+    return [*splits, tuple(waiting)] if waiting else splits
 
 
 def _splits_of_segments(read: ResolvedRead, bounds: RowBounds) -> list[Split]:

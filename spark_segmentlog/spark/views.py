@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_segmentlog.log.file_names import OffsetRange, TopicPartition
-from spark_segmentlog.log.partition_log import PartitionLog
+from spark_segmentlog.log.partition_log import PartitionLog, SegmentPursuit
 from spark_segmentlog.log.segment import Segment
 from spark_segmentlog.log.transaction_walk import walk_transactions
 from spark_segmentlog.record.header_table import HeaderTable
@@ -39,35 +39,44 @@ def read_view(split: Split, request: ReadRequest) -> Iterator[pa.RecordBatch]:
         Bytes that are no batch, unless ``mode`` says to step over them.
     """
     read = _READERS[request.options.view]
-    rows = (batch for it in split for batch in _checked(it, request, read(it, request)))
+    rows = (batch for it in split for batch in read(it, request))
     for batch in joined(rows):
         yield request.shape.fit(batch.select(list(request.shape.columns)))
 
 
-def _checked(
-    it: Slice, request: ReadRequest, batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    try:
-        yield from batches
-    except FileNotFoundError as error:
-        topic_partition = it.segments[0].topic_partition
-        lost = OffsetRange(topic_partition, it.start_offset, it.end_offset)
-        loss = could_not_read(lost, f"{error.filename} is gone")
-        if request.options.fail_on_data_loss:
-            raise loss from error
-        _log.warning("%s", loss)
+def _report_lost(request: ReadRequest, lost: OffsetRange) -> None:
+    loss = could_not_read(lost, "its files are gone")
+    if request.options.fail_on_data_loss:
+        raise loss
+    _log.warning("%s", loss)
+
+
+def _pursuit(it: Slice, request: ReadRequest) -> SegmentPursuit:
+    topic_partition = it.segments[0].topic_partition
+    # The last segment may be an empty one, that starts at the end.
+    end_offset = max(it.end_offset, it.segments[-1].base_offset + 1)
+    return SegmentPursuit(
+        it.segments,
+        end_offset,
+        lambda start, end: _report_lost(request, OffsetRange(topic_partition, start, end)),
+    )
 
 
 def _read_batches(it: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch]:
-    for segment in it.segments:
-        start_position = segment.position_for(it.start_offset)
+    def read(segment: Segment, start_offset: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+        is_begun = start_offset > max(segment.base_offset, it.start_offset)
+        first = start_offset if is_begun else it.start_offset
+        start_position = segment.position_for(first)
         for table in segment.headers(start_position, skip_corrupt=_skips_corrupt(request)):
-            chosen = table.last_offset >= it.start_offset
+            chosen = table.last_offset >= first
             chosen &= table.base_offset < it.end_offset
             if chosen.any():
-                yield _batch_rows(segment, table.select(chosen))
+                rows = table.select(chosen)
+                yield _batch_rows(segment, rows), int(rows.last_offset[-1]) + 1
             if int(table.base_offset[-1]) >= it.end_offset:
                 break
+
+    yield from _pursuit(it, request).visit(it.start_offset, read)
 
 
 def _batch_rows(segment: Segment, table: HeaderTable) -> pa.RecordBatch:
@@ -100,7 +109,15 @@ def _batch_rows(segment: Segment, table: HeaderTable) -> pa.RecordBatch:
 
 
 def _read_segments(it: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch]:
-    rows = [_segment_row(segment, it) for segment in it.segments]
+    """Read all rows of a partition before the first is given: they are of one listing."""
+    pursuit = _pursuit(it, request)
+    rows: list[dict[str, Any]] = []
+    while (segment := pursuit.next()) is not None:
+        try:
+            rows.append(_segment_row(segment, it))
+        except FileNotFoundError:
+            rows.clear()
+            pursuit.look_again(it.start_offset)
     yield pa.RecordBatch.from_pylist(rows, SEGMENTS_SCHEMA)
 
 
@@ -126,10 +143,15 @@ def _segment_row(segment: Segment, it: Slice) -> dict[str, Any]:
 
 def _read_transactions(it: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch]:
     first = it.segments[0]
-    log = PartitionLog.open(
-        first.directory, storage=first.storage, topic_partition=first.topic_partition
-    )
-    log.skip_corrupt = _skips_corrupt(request)
+    try:
+        log = PartitionLog.open(
+            first.directory, storage=first.storage, topic_partition=first.topic_partition
+        )
+        log.skip_corrupt = _skips_corrupt(request)
+        transactions = log.resolved(lambda: list(walk_transactions(log, it.end_offset)))
+    except FileNotFoundError:
+        _report_lost(request, OffsetRange(first.topic_partition, it.start_offset, it.end_offset))
+        return
     rows = [
         {
             "topic": first.topic_partition.topic,
@@ -142,7 +164,7 @@ def _read_transactions(it: Slice, request: ReadRequest) -> Iterator[pa.RecordBat
             "recordCount": transaction.records_count,
             "markerOffset": transaction.marker_offset,
         }
-        for transaction in walk_transactions(log, it.end_offset)
+        for transaction in transactions
         if transaction.last_offset >= it.start_offset
     ]
     yield pa.RecordBatch.from_pylist(rows, TRANSACTIONS_SCHEMA)
