@@ -78,7 +78,8 @@ def ls_verb(
     """List the partitions in log directories, partition directories or .log files.
 
     Offsets at the end are exclusive. Flags: clean, or unclean where a broker runs or has crashed;
-    internal (a broker's own topic), deleted, open-commit, open-transaction.
+    internal (a broker's own topic), deleted, remote (the log starts in remote storage),
+    open-commit, open-transaction.
     """
     logs = open_logs(paths, topics, include_deleted=include_deleted)
     describe, columns = (
@@ -154,6 +155,7 @@ def _flags(log: PartitionLog, last_stable_offset: int | None) -> list[str]:
         "unclean": not log.state.is_clean,
         "internal": log.topic_partition.topic.startswith(INTERNAL_TOPIC_PREFIX),
         "deleted": log.directory.endswith(DELETE_DIRECTORY_SUFFIX),
+        "remote": log.remote_start_offset is not None,
         "open-commit": log.state.commit_state.write_id is not None,
         "open-transaction": (
             last_stable_offset is not None and last_stable_offset < log.log_end_offset

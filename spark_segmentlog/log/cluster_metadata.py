@@ -4,8 +4,8 @@ The metadata log lies in one of a broker's log directories: snapshots named ``<e
 offset>-<epoch>.checkpoint``, and segments with what came later. A record's value is a frame
 (unsigned varints: frame version 1, record kind, record version), then fields in order, then
 tagged fields. Only these kinds are looked into, and only at fields that no version has moved:
-topic (2), partition (3), partition change (5), removed topic (9), and the bounds of a transaction
-(23 to 25), whose records count from its end on.
+topic (2), partition (3), configuration (4), partition change (5), removed topic (9), and the bounds
+of a transaction (23 to 25), whose records count from its end on.
 
 Layout of the records:
 https://github.com/apache/kafka/tree/trunk/metadata/src/main/resources/common/metadata
@@ -16,11 +16,11 @@ from __future__ import annotations
 import base64
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from spark_segmentlog.errors import UnsafeTargetError
+from spark_segmentlog.errors import SegmentLogError, UnsafeTargetError
 from spark_segmentlog.log.file_names import METADATA_TOPIC, TopicPartition, find_base_offset
 from spark_segmentlog.log.files import LOCAL
 from spark_segmentlog.log.header_walk import HeaderWalk, ReadBuffer
@@ -34,12 +34,15 @@ FRAME_VERSION: Final = 1
 
 TOPIC_RECORD: Final = 2
 PARTITION_RECORD: Final = 3
+CONFIG_RECORD: Final = 4
 PARTITION_CHANGE_RECORD: Final = 5
 REMOVE_TOPIC_RECORD: Final = 9
 BEGIN_TRANSACTION_RECORD: Final = 23
 END_TRANSACTION_RECORD: Final = 24
 ABORT_TRANSACTION_RECORD: Final = 25
 REPLICAS_TAG: Final = 2
+TOPIC_RESOURCE: Final = 2
+REMOTE_STORAGE_ENABLE: Final = "remote.storage.enable"
 UUID_LENGTH: Final = 16
 
 
@@ -47,11 +50,13 @@ UUID_LENGTH: Final = 16
 class ClusterTopic:
     """A topic of a cluster: its id, as `partition.metadata` spells it, and who holds it.
 
-    `replicas` has the ids of the brokers for each partition.
+    `replicas` has the ids of the brokers for each partition; `is_tiered` tells whether older
+    segments are moved to remote storage.
     """
 
     topic_id: str
     replicas: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    is_tiered: bool = False
 
     @property
     def max_replicas(self) -> int:
@@ -78,6 +83,20 @@ def read_cluster_topics(log_directory: str) -> dict[str, ClusterTopic]:
                 f"(file {source})"
             ) from error
     return image.topics()
+
+
+def is_tiered(topic: str, log_directories: Iterable[str]) -> bool | None:
+    """Tell whether a topic is tiered; None where the metadata log is in none of the directories."""
+    for directory in log_directories:
+        if not LOCAL.is_directory(os.path.join(directory, str(METADATA_PARTITION))):
+            continue
+        try:
+            known = read_cluster_topics(directory).get(topic)
+        except (SegmentLogError, FileNotFoundError):
+            # It is written at this moment, or damaged: whoever verifies it is told.
+            return None
+        return None if known is None else known.is_tiered
+    return None
 
 
 class _Image:
@@ -116,6 +135,8 @@ class _Image:
         elif kind == PARTITION_RECORD:
             partition, topic_id = fields.int32(), fields.take(UUID_LENGTH)
             self._topics[topic_id].replicas[partition] = fields.compact_int32s()
+        elif kind == CONFIG_RECORD:
+            self._configure(fields)
         elif kind == PARTITION_CHANGE_RECORD:
             partition, topic_id = fields.int32(), fields.take(UUID_LENGTH)
             changed = fields.tagged().get(REPLICAS_TAG)
@@ -124,6 +145,15 @@ class _Image:
         elif kind == REMOVE_TOPIC_RECORD:
             topic_id = fields.take(UUID_LENGTH)
             del self._names[topic_id], self._topics[topic_id]
+
+    def _configure(self, fields: _Fields) -> None:
+        resource, topic, name = fields.take(1)[0], fields.compact_text(), fields.compact_text()
+        if resource != TOPIC_RESOURCE or name != REMOTE_STORAGE_ENABLE:
+            return
+        value = fields.compact_text_or_none()
+        for topic_id, known in self._names.items():
+            if known == topic:
+                self._topics[topic_id].is_tiered = value == "true"
 
 
 class _Fields:
@@ -155,6 +185,10 @@ class _Fields:
 
     def compact_text(self) -> str:
         return self.take(self.unsigned_varint() - 1).decode()
+
+    def compact_text_or_none(self) -> str | None:
+        length = self.unsigned_varint()
+        return None if length == 0 else self.take(length - 1).decode()
 
     def compact_int32s(self) -> tuple[int, ...]:
         data = self.take(4 * (self.unsigned_varint() - 1))

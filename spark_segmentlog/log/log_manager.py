@@ -221,7 +221,7 @@ class _Source:
         listing = self.memo.get(
             storage, directory, "files", lambda: list_partition(storage, directory)
         )
-        log = open_found(PartitionLog, place, states[place.log_directory], listing)
+        log = open_found(PartitionLog, place, states, listing)
         log.skip_corrupt = self.skip_corrupt
         log.check_crcs = self.check_crcs
         return log
@@ -301,18 +301,23 @@ def bounds_of(logs: Mapping[TopicPartition, PartitionLog]) -> Bounds:
 
 
 def open_found(
-    kind: type[_Log], place: FoundPartition, state: LogDirectoryState, listing: PartitionListing
+    kind: type[_Log],
+    place: FoundPartition,
+    states: Mapping[str, LogDirectoryState],
+    listing: PartitionListing,
 ) -> _Log:
     """Make the log of a partition directory that was listed."""
-    return kind(
+    log = kind(
         place.topic_partition,
         place.directory,
-        state=state,
+        state=states[place.log_directory],
         listing=listing,
         named=place.named,
         storage=place.storage,
         is_named=place.is_named,
     )
+    log.log_directories = tuple(states)
+    return log
 
 
 def choose_replicas(logs: Iterable[_Log]) -> dict[TopicPartition, _Log]:

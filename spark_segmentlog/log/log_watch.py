@@ -135,7 +135,7 @@ class LogWatch:
         resolver = PathResolver(self._filesystem, reader=reader)
         states = resolver.resolve(self._paths)
         places = resolver.places
-        logs = [self._open(place, states[place.log_directory]) for place in places]
+        logs = [self._open(place, states) for place in places]
         chosen = set(self._choose({log.topic_partition: log for log in logs}))
         counting = [log for log in logs if log.topic_partition in chosen]
         in_parallel(lambda log: log.log_end_offset, [it for it in counting if it.is_unknown])
@@ -148,7 +148,9 @@ class LogWatch:
             del self._tails[directory]
         return choose_replicas(logs), is_current
 
-    def _open(self, place: FoundPartition, state: LogDirectoryState) -> WatchedPartitionLog:
+    def _open(
+        self, place: FoundPartition, states: Mapping[str, LogDirectoryState]
+    ) -> WatchedPartitionLog:
         storage, directory = place.storage, place.directory
         topic_id, listing = self._memo.get(
             storage, directory, "files", lambda: _read_directory(storage, directory)
@@ -156,7 +158,7 @@ class LogWatch:
         tail = self._tails.setdefault(directory, _Tail())
         if storage != LOCAL or tail.topic_id != topic_id:
             tail = self._tails[directory] = _Tail(topic_id)
-        log = open_found(WatchedPartitionLog, place, state, listing)
+        log = open_found(WatchedPartitionLog, place, states, listing)
         log.skip_corrupt = self._skip_corrupt
         log.check_crcs = self._check_crcs
         log.topic_id = topic_id

@@ -25,6 +25,7 @@ import pyarrow as pa
 from spark_segmentlog.errors import CorruptRecordError, DataLossError, OffsetOutOfRangeError
 from spark_segmentlog.log import checkpoints, file_names
 from spark_segmentlog.log.checkpoints import LeaderEpoch
+from spark_segmentlog.log.cluster_metadata import is_tiered
 from spark_segmentlog.log.file_names import (
     MAX_OFFSET,
     TopicPartition,
@@ -187,6 +188,11 @@ class PartitionLog:
         by default all are.
     is_named : bool
         Whether it was asked for by its own path.
+
+    Attributes
+    ----------
+    log_directories : sequence of str
+        Those that are read as one log, in one of which the cluster's metadata may lie.
     """
 
     def __init__(
@@ -206,6 +212,7 @@ class PartitionLog:
         self.skip_corrupt = False
         self.check_crcs = True
         self.is_named = is_named
+        self.log_directories: Sequence[str] = (state.path,)
         self._named = named
         is_beside = is_beside_the_log(directory, () if named is None else named.values())
         self.state = LogDirectoryState(path=state.path) if is_beside else state
@@ -334,6 +341,27 @@ class PartitionLog:
             return cap[0]
         first = int(self.base_offsets[0]) if len(self.base_offsets) else 0
         return max(self.state.log_start_offsets.get(self.topic_partition, 0), first)
+
+    @cached_property
+    def remote_start_offset(self) -> int | None:
+        """Where a tiered log starts in remote storage, below its local segments; None otherwise.
+
+        A broker writes the start of a tiered log to ``log-start-offset-checkpoint``. That of any
+        other log may lie below its segments too, until the checkpoint is written again, a minute
+        after retention came by. So the cluster's metadata tells; where they are not at hand, the
+        leader epochs do: they reach back to where the log starts, remote storage included.
+        """
+        start = self.state.log_start_offsets.get(self.topic_partition)
+        if start is None or self._named is not None or self._cap is not None:
+            return None
+        if len(self.base_offsets) == 0 or start >= int(self.base_offsets[0]):
+            return None
+        known = None
+        if self.storage == LOCAL:
+            known = is_tiered(self.topic_partition.topic, self.log_directories)
+        if known is None:
+            known = bool(self.leader_epochs) and self.leader_epochs[0].start_offset <= start
+        return start if known else None
 
     @cached_property
     def log_end_offset(self) -> int:

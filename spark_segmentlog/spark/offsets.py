@@ -85,6 +85,10 @@ class PartitionBounds(Protocol):
     def last_base_offset(self) -> int:
         """An offset at or below `latest_offset` that is known without opening a file."""
 
+    @property
+    def remote_start_offset(self) -> int | None:
+        """Where the log starts in remote storage, below all that is there; None otherwise."""
+
     def latest_offset(self) -> int:
         """End of what may be read (exclusive): log end, last stable offset or high watermark."""
 
@@ -270,8 +274,13 @@ def resolve_start(
         No record is at or after the starting timestamp, and the strategy is ``error``.
     """
     wanted = _wanted_offset(limit, topic_partition, bounds)
-    if wanted == EARLIEST:
-        return bounds.log_start_offset
+    is_earliest = wanted == EARLIEST
+    if isinstance(limit, GlobalTimestamp | SpecificTimestamps):
+        # Remote storage holds a match before the first record that is there.
+        is_earliest = wanted == bounds.log_start_offset
+    if is_earliest:
+        remote = bounds.remote_start_offset
+        return bounds.log_start_offset if remote is None else remote
     if wanted == LATEST:
         return bounds.latest_offset()
     if wanted is not None:
@@ -333,11 +342,20 @@ def check_available(
         start, end = min(start, last), min(end, last)
     available = OffsetRange(wanted.topic_partition, start, end)
     if available != wanted:
-        error = could_not_read(wanted, f"available is [{first}, {bounds.log_end_offset()})")
+        available_text = f"available is [{first}, {bounds.log_end_offset()})"
+        error = could_not_read(wanted, available_text + remote_text(bounds))
         if fail_on_data_loss:
             raise error
         warn(str(error))
     return available
+
+
+def remote_text(bounds: PartitionBounds) -> str:
+    """Say which offsets lie in remote storage; nothing where none do."""
+    remote = bounds.remote_start_offset
+    if remote is None:
+        return ""
+    return f"; [{remote}, {bounds.log_start_offset}) lie in remote storage, which is not read"
 
 
 def could_not_read(wanted: OffsetRange, measured: str) -> DataLossError:

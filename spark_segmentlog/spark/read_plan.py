@@ -71,6 +71,11 @@ class LogBounds:
         """First offset that is there."""
         return self._log.log_start_offset
 
+    @property
+    def remote_start_offset(self) -> int | None:
+        """Where the log starts in remote storage; the views are of what is there alone."""
+        return self._log.remote_start_offset if self._options.view is View.RECORDS else None
+
     @cached_property
     def last_base_offset(self) -> int:
         """Base offset of the last segment: the log ends there or behind it."""
@@ -290,6 +295,8 @@ def plan_splits(options: ReadOptions, bounds: RowBounds = EVERYTHING) -> list[Sp
 def plan_whole_ranges(options: ReadOptions, bounds: RowBounds = EVERYTHING) -> list[Split]:
     """Make one split of each partition, for a reader that takes them one after the other."""
     read = resolve_read(options, bounds)
+    if options.view is View.SEGMENTS:
+        return _splits_of_listings(read, bounds)
     return _splits_of_ranges(read.ranges, read.logs, bounds)
 
 

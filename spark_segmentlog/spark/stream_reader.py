@@ -351,7 +351,7 @@ class StreamPlanner:
         if offset != wanted:
             message = (
                 f"Starting offset for {topic_partition} was {wanted} but the log holds "
-                f"[{first}, {last}): reset to {offset}."
+                f"[{first}, {last}){kafka_offsets.remote_text(bounds)}: reset to {offset}."
             )
             self._report_losses([DataLoss(stream_planning.START_OFFSET_RESET, message)])
         ending = self._ending_offset(topic_partition, log)

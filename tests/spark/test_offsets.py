@@ -39,6 +39,7 @@ class Bounds:
     latest: int = 30
     times: dict[int, int] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
+    remote_start_offset: int | None = None
 
     def latest_offset(self) -> int:
         return self.latest
@@ -49,6 +50,22 @@ class Bounds:
 
     def offset_for_timestamp(self, timestamp_ms: int) -> int | None:
         return min((it for it, time in self.times.items() if time >= timestamp_ms), default=None)
+
+
+def test_a_tiered_log_starts_in_remote_storage() -> None:
+    bounds = Bounds(times={10: 100, 15: 200}, remote_start_offset=3)
+    cases = [
+        (EarliestOffsets(), 3),
+        (SpecificOffsets({T0: EARLIEST}), 3),
+        (SpecificOffsets({T0: 12}), 12),
+        # What comes first on this disk may not be the first there is.
+        (GlobalTimestamp(100), 3),
+        (GlobalTimestamp(200), 15),
+    ]
+    for limit, expected in cases:
+        assert resolve_start(limit, T0, bounds, NoMatch.ERROR) == expected, limit
+    with pytest.raises(DataLossError, match=r"\[3, 10\) lie in remote storage, which is not read"):
+        check_available(OffsetRange(T0, 3, 30), bounds, fail_on_data_loss=True, warn=print)
 
 
 def test_json_is_ordered_by_topic_and_number() -> None:
