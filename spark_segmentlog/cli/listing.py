@@ -146,7 +146,7 @@ def _rows_of_segments(
                 "isActive": bound is None,
             }
 
-    yield from log.resolved(lambda: [describe(segment) for segment in log.segments])
+    yield from log.at_one_moment(lambda: [describe(segment) for segment in log.segments])
 
 
 def _flags(log: PartitionLog, last_stable_offset: int | None) -> list[str]:

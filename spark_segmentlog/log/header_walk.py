@@ -286,6 +286,7 @@ class HeaderWalk:
             return self._confirmed(table)
         above = np.flatnonzero(table.last_offset >= self.segment.offset_limit)
         if len(above) and (is_in_order or int(above[0]) < table.unordered_row):
+            self.segment.check_bound()
             row = int(above[0])
             reason = (
                 f"{_offsets(table, row)}, the next segment starts at {self.segment.offset_limit}"

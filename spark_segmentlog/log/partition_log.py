@@ -22,7 +22,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_segmentlog.errors import CorruptRecordError, DataLossError, OffsetOutOfRangeError
+from spark_segmentlog.errors import (
+    CorruptRecordError,
+    DataLossError,
+    OffsetOutOfRangeError,
+    SegmentLogError,
+)
 from spark_segmentlog.log import checkpoints, file_names
 from spark_segmentlog.log.checkpoints import LeaderEpoch
 from spark_segmentlog.log.cluster_metadata import is_tiered
@@ -53,7 +58,7 @@ from spark_segmentlog.record.layout import MAGIC_V2
 from spark_segmentlog.record.legacy import iterate_messages
 
 READ_COMMITTED: Final = "read_committed"
-RESOLVE_ATTEMPTS: Final = 10
+RESOLVE_ATTEMPTS: Final = 100
 MAX_WALKED_SEGMENTS: Final = 2000
 
 _T = TypeVar("_T")
@@ -455,6 +460,16 @@ class PartitionLog:
                 _log.info("%s is gone: list %s again", error.filename, self.directory)
                 self._list_again()
         return look_up()
+
+    def at_one_moment(self, look_up: Callable[[], _T]) -> _T:
+        """Look something up in the files of one listing, which is still that of the directory."""
+        for _ in range(RESOLVE_ATTEMPTS):
+            found = self.resolved(look_up)
+            before = self.listing
+            self._list_again()
+            if np.array_equal(before.base_offsets, self.listing.base_offsets):
+                break
+        return found
 
     def _list_again(self) -> None:
         self._take(list_partition(self.storage, self.directory))
@@ -860,6 +875,8 @@ class SegmentPursuit:
         self._on_lost = on_lost
         self._partition_log = partition_log
         self._attempts = 0
+        self._reached = -1
+        self._listed: tuple[FileSignature, Int64s] | None = None
 
     def next(self) -> Segment | None:
         """Give the next segment; None behind the last."""
@@ -874,9 +891,43 @@ class SegmentPursuit:
             )
         return self._partition_log
 
+    def was_split(self, segment: Segment, end_offset: int) -> bool:
+        """Tell whether offsets of a segment below `end_offset` have got a segment of their own.
+
+        To be asked where a segment ends before it was to, as it does after compaction too; on the
+        local disk alone.
+        """
+        bound = segment.end_offset_bound
+        if bound is None or end_offset <= segment.base_offset + 1 or segment.storage != LOCAL:
+            return False
+        try:
+            signature = FileSignature.of(segment.directory)
+            if self._listed is None or self._listed[0] != signature or not signature.is_settled():
+                listing = list_partition(segment.storage, segment.directory)
+                self._listed = signature, listing.base_offsets
+        except FileNotFoundError:
+            return False
+        first, last = np.searchsorted(
+            self._listed[1], [segment.base_offset + 1, min(bound, end_offset)]
+        )
+        return bool(first < last)
+
     def look_again(self, next_offset: int) -> int:
-        """Look the offsets from `next_offset` on up in a fresh listing; gives where they go on."""
-        self._attempts += 1
+        """Look the offsets from `next_offset` on up in a fresh listing; gives where they go on.
+
+        Raises
+        ------
+        SegmentLogError
+            Files are renamed faster than anything is read of them.
+        """
+        self._attempts = 1 if next_offset > self._reached else self._attempts + 1
+        self._reached = next_offset
+        if self._attempts > RESOLVE_ATTEMPTS:
+            raise SegmentLogError(
+                f"offset {next_offset} of {self._place.topic_partition} was not found in "
+                f"{RESOLVE_ATTEMPTS} listings of {self._place.directory}: files in it are renamed "
+                "faster than they can be read"
+            )
         self._partition_log = None
         self._pending.clear()
         try:
@@ -884,7 +935,7 @@ class SegmentPursuit:
         except FileNotFoundError:
             self._on_lost(next_offset, self._end_offset)
             return next_offset
-        if len(log.base_offsets) == 0 or self._attempts > RESOLVE_ATTEMPTS:
+        if len(log.base_offsets) == 0:
             self._on_lost(next_offset, self._end_offset)
             return next_offset
         if next_offset < log.log_start_offset:
@@ -915,7 +966,11 @@ class SegmentPursuit:
                 # The last file may have been a new one, that holds more than its old name says.
                 next_offset = self.look_again(max(next_offset, reached))
             else:
-                next_offset = max(next_offset, segment.end_offset_bound or 0)
+                bound = segment.end_offset_bound or 0
+                if reached < bound and self.was_split(segment, self._end_offset):
+                    next_offset = self.look_again(max(next_offset, reached))
+                else:
+                    next_offset = max(next_offset, bound)
 
 
 class _PartitionScan:
@@ -941,16 +996,21 @@ class _PartitionScan:
     def rows(self) -> Iterator[pa.RecordBatch]:
         is_committed = self._options.isolation_level == READ_COMMITTED
         find_aborted = self._aborted if is_committed else None
-        scanner = self._scanner
+        scanner, wanted_end = self._scanner, self._options.record_filter.end_offset
         while (segment := self._pursuit.next()) is not None:
             try:
                 yield from scanner.scan(
                     segment, find_aborted=find_aborted, on_lost=self._lost_at_end
                 )
+                end_offset = min(wanted_end, segment.end_offset_bound or 0)
+                if scanner.next_offset < end_offset and self._pursuit.was_split(
+                    segment, end_offset
+                ):
+                    scanner.next_offset = self._pursuit.look_again(scanner.next_offset)
+                else:
+                    scanner.next_offset = max(scanner.next_offset, segment.end_offset_bound or 0)
             except FileNotFoundError:
                 scanner.next_offset = self._pursuit.look_again(scanner.next_offset)
-            else:
-                scanner.next_offset = max(scanner.next_offset, segment.end_offset_bound or 0)
         yield from scanner.flush()
 
     def _aborted(self) -> AbortedTransactions:

@@ -7,7 +7,9 @@ bytes are bad is told in `header_walk`; when an entry of an index is believed, i
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -144,6 +146,21 @@ class Segment:
             It was renamed or deleted; the partition's listing is out of date.
         """
         return self.storage.open_input(self.log_path)
+
+    def check_bound(self) -> None:
+        """Make sure that the next segment is still there: this one may have taken it over.
+
+        Raises
+        ------
+        FileNotFoundError
+            It is not; the partition's listing is out of date.
+        """
+        if self.end_offset_bound is None:
+            return
+        name = file_names.segment_file_name(self.end_offset_bound)
+        paths = [f"{self.directory}/{name}{suffix}" for suffix in ("", file_names.SWAP_SUFFIX)]
+        if not any(self.storage.exists(path) for path in paths):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), paths[0])
 
     def offset_index(self) -> OffsetIndex:
         """Open the `.index`; one that is missing has no entries."""

@@ -116,6 +116,10 @@ def _read_segments(it: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch]:
         try:
             rows.append(_segment_row(segment, it))
         except FileNotFoundError:
+            is_gone = True
+        else:
+            is_gone = pursuit.was_split(segment, it.end_offset)
+        if is_gone:
             rows.clear()
             pursuit.look_again(it.start_offset)
     yield pa.RecordBatch.from_pylist(rows, SEGMENTS_SCHEMA)

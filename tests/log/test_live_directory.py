@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_segmentlog.errors import DataLossError
+from spark_segmentlog.errors import DataLossError, SegmentLogError
 from spark_segmentlog.log.partition_log import LostRange, PartitionLog, scan_segments
 from spark_segmentlog.testing.builder import LogBuilder, SegmentSpec, segment_file_name
 from tests.log.reading import batch, column, offsets, open_one, scan_options
@@ -63,6 +63,36 @@ def test_a_segment_that_became_a_swap_file_is_found(log):
     segments = list(log.segments)
     _rename(log, 10, ".swap")
     assert column(scan_segments(segments, scan_options(end=30)), "offset") == list(range(30))
+
+
+def test_a_segment_that_was_split_since_it_was_listed_is_read_whole(log):
+    segments = list(log.segments)
+    directory = Path(log.directory)
+    (directory / segment_file_name(10)).write_bytes(batch(10, 5))
+    (directory / segment_file_name(15)).write_bytes(batch(15, 5))
+    assert column(scan_segments(segments, scan_options(end=30)), "offset") == list(range(30))
+    assert column(scan_segments(segments[1:2], scan_options(start=10, end=20)), "offset") == list(
+        range(10, 20)
+    )
+
+
+def test_a_segment_that_took_the_next_one_over_is_no_damage(log):
+    """The listing is old, so that the first segment reaches beyond where it was to end."""
+    segments = list(log.segments)
+    _merge(log, 0, 10)
+    rows = column(scan_segments(segments[:1], scan_options(end=10)), "offset")
+    assert rows == list(range(10))
+
+
+def test_renames_without_end_are_an_error_and_no_loss(log, monkeypatch):
+    segments = list(log.segments)
+
+    def gone(segment):
+        raise FileNotFoundError(2, "No such file or directory", segment.log_path)
+
+    monkeypatch.setattr(type(segments[0]), "open_log", gone)
+    with pytest.raises(SegmentLogError, match="offset 0 of t-0 was not found in 100 listings"):
+        column(scan_segments(segments, scan_options(end=30)), "offset")
 
 
 def test_a_segment_that_retention_took_is_data_loss(log):
