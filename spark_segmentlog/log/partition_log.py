@@ -1048,9 +1048,8 @@ class _PartitionScan:
 
 def _tell_of_gone(directory: str) -> Callable[[int, int], None]:
     def tell(start_offset: int, end_offset: int) -> None:
-        _log.warning(
-            "%s: offsets [%d, %d) went while it was looked at", directory, start_offset, end_offset
-        )
+        to = "their end" if end_offset == MAX_OFFSET else end_offset
+        _log.warning("%s: offsets from %d to %s are gone", directory, start_offset, to)
 
     return tell
 
