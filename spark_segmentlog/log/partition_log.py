@@ -389,7 +389,8 @@ class PartitionLog:
         A broker writes a recovery point when everything below it is on the disk.
         """
         points = self.state.recovery_points
-        if points is None or self._is_deleted_directory or self._cap is not None:
+        # The end of some files that were named is not that of the log.
+        if points is None or self._named is not None or self._cap is not None:
             return None
         recovery_point = points.get(self.topic_partition, 0)
         return (

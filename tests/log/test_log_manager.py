@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from spark_segmentlog import read_arrow
 from spark_segmentlog.errors import (
     EmptyLogDirectoryError,
     LogPathNotFoundError,
@@ -77,6 +78,13 @@ def test_the_segment_of_a_single_file_is_bound_by_the_next_one(two_directories):
     log = open_one(two_directories / "d0" / "a-0" / segment_file_name(0))
     assert (log.log_start_offset, log.log_end_offset) == (0, 3)
     assert log.segments[0].end_offset_bound == 3
+
+
+def test_the_end_of_a_file_is_no_loss_below_the_recovery_point(two_directories):
+    LogBuilder(two_directories / "d0").recovery_points({("a", 0): 5})
+    path = two_directories / "d0" / "a-0" / segment_file_name(0)
+    assert open_one(path).lost_at_end is None
+    assert read_arrow(path).read_all()["offset"].to_pylist() == [0, 1, 2]
 
 
 def test_what_is_named_twice_is_read_once(two_directories):
