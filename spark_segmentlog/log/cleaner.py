@@ -20,12 +20,12 @@ offset would not fit 31 bits relative to its base, or a position not 31 bits.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NoReturn
 
 import numpy as np
 
-from spark_segmentlog.errors import CrcMismatchError
+from spark_segmentlog.errors import CrcMismatchError, DecompressedSizeError
 from spark_segmentlog.log import files
 from spark_segmentlog.log.file_names import (
     CLEANED_SUFFIX,
@@ -52,7 +52,7 @@ from spark_segmentlog.log.transaction_index import (
     format_transaction_index,
 )
 from spark_segmentlog.record._types import Bools, Bytes, Int64s
-from spark_segmentlog.record.batch import RecordBatchHeader
+from spark_segmentlog.record.batch import BatchPlace, RecordBatchHeader
 from spark_segmentlog.record.batch_filter import (
     BatchRecords,
     empty_batch,
@@ -84,7 +84,9 @@ class CleaningRules:
         Of the round (exclusive): the last batch below it stays, if as a header alone.
     last_batches : mapping
         By producer id, the batch that keeps its state.
-    index_interval_bytes, max_decompressed_bytes : int
+    index_interval_bytes : int
+    max_decompressed_bytes : int
+        What is held at most of one batch that loses records, or of one wrapper.
     """
 
     now_ms: int
@@ -208,7 +210,7 @@ def build_offset_map(
                     rows,
                     file_position=walk.file_position,
                     source=segment.log_path,
-                    max_decompressed_bytes=max_decompressed_bytes,
+                    max_held_bytes=max_decompressed_bytes,
                 ):
                     keyed = (records.key_length >= 0) & (records.offset >= start_offset)
                     if not offset_map.put(records, keyed):
@@ -292,6 +294,30 @@ class GroupCleaner:
         return found
 
 
+@dataclass(slots=True)
+class _LargeBatch:
+    """What stays of a batch that comes in parts; its records are held up to a limit."""
+
+    row: int
+    records_count: int = 0
+    kept_count: int = 0
+    kept_bytes: int = 0
+    has_tombstones: bool = False
+    parts: list[BatchRecords] = field(default_factory=list)
+
+    def take(self, records: BatchRecords, kept: Bools, max_held_bytes: int) -> None:
+        """Take the next part; beyond the limit nothing is held any more."""
+        rows = np.flatnonzero(kept)
+        self.records_count += len(records)
+        self.kept_count += len(rows)
+        self.kept_bytes += int((records.end[rows] - records.start[rows]).sum())
+        self.has_tombstones |= bool((records.value_length[rows] < 0).any())
+        if self.kept_bytes > max_held_bytes:
+            self.parts.clear()
+        elif len(rows):
+            self.parts.append(records.copy_of(rows))
+
+
 class _TableFilter:
     """Decides what stays of the batches of one table, and builds it."""
 
@@ -326,15 +352,25 @@ class _TableFilter:
         table = self._table
         discarded = self._discardable & (~self._is_control | self._is_over)
         rows = np.flatnonzero(~discarded & (table.records_count != 0))
+        large: _LargeBatch | None = None
         for records in split_batches(
             self._buffer,
             table,
             rows,
             file_position=self._file_position,
             source=self._source,
-            max_decompressed_bytes=self._rules.max_decompressed_bytes,
+            max_held_bytes=self._rules.max_decompressed_bytes,
         ):
-            self._filter(records)
+            if large is not None and (not records.is_part or records.batch[0] != large.row):
+                self._finish(large)
+                large = None
+            if not records.is_part:
+                self._filter(records)
+                continue
+            large = large or _LargeBatch(int(records.batch[0]))
+            self._filter_part(records, large)
+        if large is not None:
+            self._finish(large)
         self._keep_headers()
         return self._chunk()
 
@@ -352,15 +388,53 @@ class _TableFilter:
         needs_horizon = self._needs_horizon(rows, tombstones > 0)
         is_whole = (kept_counts == totals) & ~needs_horizon
         self._copied[rows] |= (totals > 0) & is_whole
-        counts = self._cleaner.counts
-        counts.records_read += len(records)
-        counts.records_kept += int(np.count_nonzero(kept))
+        self._count(kept)
         for index in np.flatnonzero((kept_counts > 0) & ~is_whole).tolist():
             start, end = np.searchsorted(batches, [index, index + 1])
             kept_rows = start + np.flatnonzero(kept[start:end])
             self._built[first + index] = self._rebuild(
                 first + index, records, kept_rows, with_horizon=bool(needs_horizon[index])
             )
+
+    def _count(self, kept: Bools) -> None:
+        counts = self._cleaner.counts
+        counts.records_read += len(kept)
+        counts.records_kept += int(np.count_nonzero(kept))
+
+    def _filter_part(self, records: BatchRecords, large: _LargeBatch) -> None:
+        kept = self._kept_records(records)
+        self._count(kept)
+        large.take(records, kept, self._rules.max_decompressed_bytes)
+
+    def _finish(self, large: _LargeBatch) -> None:
+        """Decide what stays of a batch that came in parts, of which the last is taken."""
+        row = large.row
+        has_tombstones = np.array([large.has_tombstones])
+        with_horizon = bool(self._needs_horizon(slice(row, row + 1), has_tombstones)[0])
+        if large.kept_count == large.records_count and not with_horizon:
+            self._copied[row] = True
+        elif large.kept_count:
+            limit = self._rules.max_decompressed_bytes
+            if large.kept_bytes > limit:
+                reason = (
+                    f"{large.kept_count} of {large.records_count} records of a batch stay, "
+                    f"{large.kept_bytes} bytes decompressed; to write them again at most {limit} "
+                    "are held"
+                )
+                raise self._place(row).error(DecompressedSizeError, reason)
+            records = BatchRecords.concat(large.parts)
+            self._built[row] = self._rebuild(
+                row, records, np.arange(len(records)), with_horizon=with_horizon
+            )
+
+    def _place(self, row: int) -> BatchPlace:
+        table = self._table
+        return BatchPlace(
+            self._source,
+            int(table.position[row]),
+            int(table.base_offset[row]),
+            int(table.size_bytes[row]),
+        )
 
     def _kept_records(self, records: BatchRecords) -> Bools:
         batch = records.batch

@@ -52,7 +52,7 @@ from spark_segmentlog.log.segment_files import (
     sweep_deleted,
 )
 from spark_segmentlog.log.segment_tail import MAX_RELATIVE_OFFSET, SegmentConfig
-from spark_segmentlog.record.batch_filter import MAX_SPLIT_BYTES
+from spark_segmentlog.record.batch_filter import MAX_HELD_BYTES
 from spark_segmentlog.record.offset_map import SLOT_BYTES, OffsetMap
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
@@ -79,6 +79,9 @@ class CompactionConfig(MaintenanceConfig):
         Memory of the map of latest offsets, 24 bytes a slot; it need not hold all keys.
     producer_id_expiration_ms : int
         How long a producer's last batch is kept after its last write.
+    max_decompressed_bytes : int
+        Decompressed bytes that are held at most of one batch that loses records, or of one wrapper
+        of formats 0 and 1; above it compaction fails, and leaves those segments as they are.
     """
 
     delete_retention_ms: int = DAY_MS
@@ -87,7 +90,7 @@ class CompactionConfig(MaintenanceConfig):
     segment: SegmentConfig = field(default_factory=SegmentConfig)
     dedupe_buffer_bytes: int = DEFAULT_DEDUPE_BUFFER_BYTES
     producer_id_expiration_ms: int = DAY_MS
-    max_decompressed_bytes: int = MAX_SPLIT_BYTES
+    max_decompressed_bytes: int = MAX_HELD_BYTES
 
     def __post_init__(self) -> None:
         if self.dedupe_buffer_bytes < 2 * SLOT_BYTES:

@@ -14,7 +14,7 @@ messages that stay, with the offset of the last of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 import numpy as np
@@ -22,12 +22,18 @@ import numpy as np
 from spark_segmentlog.errors import InvalidRecordError
 from spark_segmentlog.record import filter_kernels as kernels
 from spark_segmentlog.record._types import Bytes, ByteSource, Int64s, flat_bytes
-from spark_segmentlog.record.batch import BatchPlace, Record, RecordBatchHeader
-from spark_segmentlog.record.block_stream import decompress
-from spark_segmentlog.record.compression import DecompressionBuffer, OutputFullError
+from spark_segmentlog.record.batch import BatchPlace, Record, RecordBatchHeader, iterate_records
+from spark_segmentlog.record.block_stream import NO_LIMIT, BlockWindow
+from spark_segmentlog.record.compression import (
+    BlockError,
+    BlockTooLargeError,
+    DecompressionBuffer,
+    OutputFullError,
+)
 from spark_segmentlog.record.compressor import block_writer, max_compressed_bytes
 from spark_segmentlog.record.crc import crc32, crc32c
 from spark_segmentlog.record.header_table import HeaderTable
+from spark_segmentlog.record.kernels import RECORDS_COUNT
 from spark_segmentlog.record.layout import (
     ATTRIBUTES_OFFSET,
     COMPRESSION_CODEC_MASK,
@@ -52,9 +58,10 @@ from spark_segmentlog.record.layout import (
     TimestampType,
 )
 from spark_segmentlog.record.legacy import iterate_messages, parse_message
+from spark_segmentlog.record.streamed_batch import StreamedBatch
 
-MAX_SPLIT_BYTES = 128 << 20
-"""Decompressed bytes of one batch that are split into records at most, where nobody says else."""
+MAX_HELD_BYTES = 128 << 20
+"""Decompressed bytes of one entry that are held at most, where nobody says else."""
 
 _REBUILT_RECORD_EXTRA_BYTES = 20
 _REASONS = {
@@ -83,6 +90,8 @@ class BatchRecords:
         Absolute.
     key_position, key_length, value_length : int64 array
         A length of -1 is null.
+    is_part : bool
+        Whether they are a part of one large batch, of which more may follow.
     """
 
     buffer: Bytes
@@ -94,9 +103,52 @@ class BatchRecords:
     key_position: Int64s
     key_length: Int64s
     value_length: Int64s
+    is_part: bool = False
 
     def __len__(self) -> int:
         return len(self.batch)
+
+    def copy_of(self, rows: Int64s) -> BatchRecords:
+        """Copy some records of format 2, which then stay valid."""
+        starts, ends = self.start[rows], self.end[rows]
+        moved = np.concatenate(([0], np.cumsum(ends - starts)))
+        buffer = np.empty(int(moved[-1]), np.uint8)
+        kernels.gather(self.buffer, starts, ends, buffer)
+        return BatchRecords(
+            buffer=buffer,
+            batch=self.batch[rows],
+            start=moved[:-1],
+            end=moved[1:],
+            offset=self.offset[rows],
+            timestamp_ms=self.timestamp_ms[rows],
+            key_position=self.key_position[rows] - starts + moved[:-1],
+            key_length=self.key_length[rows],
+            value_length=self.value_length[rows],
+        )
+
+    @staticmethod
+    def concat(parts: Sequence[BatchRecords]) -> BatchRecords:
+        """Join copies of parts of one batch, which follow each other."""
+        shifts = np.cumsum([0, *(len(part.buffer) for part in parts[:-1])]).tolist()
+
+        def joined(name: str, *, is_place: bool = False) -> Int64s:
+            columns = [
+                getattr(part, name) + (shift if is_place else 0)
+                for part, shift in zip(parts, shifts, strict=True)
+            ]
+            return np.concatenate(columns)
+
+        return BatchRecords(
+            buffer=np.concatenate([part.buffer for part in parts]),
+            batch=joined("batch"),
+            start=joined("start", is_place=True),
+            end=joined("end", is_place=True),
+            offset=joined("offset"),
+            timestamp_ms=joined("timestamp_ms"),
+            key_position=joined("key_position", is_place=True),
+            key_length=joined("key_length"),
+            value_length=joined("value_length"),
+        )
 
 
 def split_batches(
@@ -106,9 +158,11 @@ def split_batches(
     *,
     file_position: int,
     source: str,
-    max_decompressed_bytes: int = MAX_SPLIT_BYTES,
+    max_held_bytes: int = MAX_HELD_BYTES,
 ) -> Iterator[BatchRecords]:
     """Split batches into their records, control records included.
+
+    A batch that does not fit where ordinary ones are decompressed comes in parts.
 
     Parameters
     ----------
@@ -120,8 +174,8 @@ def split_batches(
         Which of them, ascending.
     source : str
         File, for error messages.
-    max_decompressed_bytes : int
-        Limit on the size of one batch's decompressed records.
+    max_held_bytes : int
+        Limit on the decompressed size of a wrapper, which is split as a whole.
 
     Raises
     ------
@@ -130,7 +184,7 @@ def split_batches(
     """
     if len(rows) == 0:
         return
-    splitter = _Splitter(flat_bytes(buffer), table, file_position, source, max_decompressed_bytes)
+    splitter = _Splitter(flat_bytes(buffer), table, file_position, source, max_held_bytes)
     kinds = np.where(table.magic[rows] < MAGIC_V2, 2, (table.codec[rows] != 0).astype(np.int64))
     cuts = np.flatnonzero(np.diff(kinds)) + 1
     for run in np.split(rows, cuts):
@@ -151,7 +205,7 @@ class _Splitter:
         table: HeaderTable,
         file_position: int,
         source: str,
-        max_decompressed_bytes: int,
+        max_held_bytes: int,
     ) -> None:
         self._buffer = buffer
         self._view = buffer.data
@@ -159,7 +213,7 @@ class _Splitter:
         self._starts = table.position - file_position
         self._ends = self._starts + table.size_bytes
         self._source = source
-        self._max_decompressed_bytes = max_decompressed_bytes
+        self._max_held_bytes = max_held_bytes
 
     def split_plain(self, rows: Int64s) -> BatchRecords:
         starts = self._starts[rows] + RECORD_BATCH_OVERHEAD
@@ -178,7 +232,7 @@ class _Splitter:
                     source=self._source,
                     file_position=int(self._table.position[row]) - start,
                     check_crcs=False,
-                    max_decompressed_bytes=self._max_decompressed_bytes,
+                    max_decompressed_bytes=self._max_held_bytes,
                 )
             )
             records.extend(found)
@@ -186,8 +240,8 @@ class _Splitter:
         return _from_records(batches, records)
 
     def split_compressed(self, rows: Int64s) -> Iterator[BatchRecords]:
-        """Split as many at a time as fit into usual memory; a larger one by itself."""
-        room = DecompressionBuffer(self._max_decompressed_bytes)
+        """Split as many at a time as fit into usual memory; a larger one part by part."""
+        room = DecompressionBuffer(NO_LIMIT)
         room.clear()
         pending: list[int] = []
         bounds = [0]
@@ -197,8 +251,7 @@ class _Splitter:
                 room.clear()
                 pending, bounds = [], [0]
                 if not self._append(room, row):
-                    data = self._decompress_alone(row)
-                    yield self._split_decompressed(data, [0, len(data)], [row])
+                    yield from self._split_streamed(room.data, row)
                     continue
             pending.append(row)
             bounds.append(room.used_bytes)
@@ -217,16 +270,37 @@ class _Splitter:
         except OutputFullError:
             return False
 
-    def _decompress_alone(self, row: int) -> Bytes:
-        """Decompress a batch that does not fit where ordinary ones do."""
-        with self._place(row).telling_block_errors():
-            data = decompress(
-                int(self._table.codec[row]),
-                self._block(row),
-                magic=MAGIC_V2,
-                max_bytes=self._max_decompressed_bytes,
-            )
-        return np.frombuffer(data, np.uint8)
+    def _split_streamed(self, room: Bytes, row: int) -> Iterator[BatchRecords]:
+        place = self._place(row)
+        window = BlockWindow(
+            int(self._table.codec[row]),
+            self._block(row),
+            magic=MAGIC_V2,
+            max_bytes=NO_LIMIT,
+            data=room,
+        )
+        batch = StreamedBatch(window, self._table.entries[row])
+        rows = np.array([row], np.int64)
+        try:
+            for piece in batch.pieces():
+                spans, counts = piece.spans, piece.entries[:, RECORDS_COUNT]
+                records = self._split_sections(piece.body, spans[:, 0], spans[:, 1], rows, counts)
+                yield replace(records, is_part=True)
+        except (BlockError, BlockTooLargeError):
+            self._raise_streamed(row, batch.reached)
+            raise place.error(InvalidRecordError, "records that do not fit their batch") from None
+
+    def _raise_streamed(self, row: int, first: tuple[int, int]) -> None:
+        """Let the plain twin word what is wrong."""
+        start = int(self._starts[row])
+        for _ in iterate_records(
+            self._view[start : self._ends[row]],
+            source=self._source,
+            file_position=int(self._table.position[row]),
+            check_crcs=False,
+            first=first,
+        ):
+            pass
 
     def _block(self, row: int) -> memoryview:
         return self._view[self._starts[row] + RECORD_BATCH_OVERHEAD : self._ends[row]]
@@ -238,9 +312,15 @@ class _Splitter:
         return self._split_sections(data, edges[:-1], edges[1:], np.array(rows, np.int64))
 
     def _split_sections(
-        self, buffer: Bytes, starts: Int64s, ends: Int64s, rows: Int64s
+        self,
+        buffer: Bytes,
+        starts: Int64s,
+        ends: Int64s,
+        rows: Int64s,
+        counts: Int64s | None = None,
     ) -> BatchRecords:
-        counts = self._table.records_count[rows]
+        if counts is None:
+            counts = self._table.records_count[rows]
         self._check_counts(counts, ends - starts, rows)
         columns = [np.empty(int(counts.sum()), np.int64) for _ in range(8)]
         deltas = self._table.last_offset[rows] - self._table.base_offset[rows]

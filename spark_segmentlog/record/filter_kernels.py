@@ -147,6 +147,16 @@ def _unsigned_size(value: np.uint64) -> int:
 
 
 @kernel
+def gather(source: Bytes, starts: Int64s, ends: Int64s, target: Bytes) -> None:
+    """Copy source[start:end] of each record, one behind the other; the caller made room."""
+    position = 0
+    for index in range(len(starts)):
+        length = ends[index] - starts[index]
+        copy_bytes(target, position, source, starts[index], length)
+        position += length
+
+
+@kernel
 def copy_records(
     buffer: Bytes,
     starts: Int64s,

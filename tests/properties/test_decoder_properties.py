@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_segmentlog.record import block_stream
-from spark_segmentlog.record.compression import DecompressionBuffer
 from spark_segmentlog.record.header_table import check_crcs, find_next_batch, scan_headers
 from spark_segmentlog.record.layout import LOG_PREFIX, MIN_MESSAGE_SIZE_V0
 from spark_segmentlog.record.record_filter import RecordFilter
@@ -33,6 +28,7 @@ from tests.record.decoding import (
     outcomes_of_twin,
     read,
     read_plainly,
+    room_of,
     scan,
 )
 
@@ -156,15 +152,6 @@ def test_one_decoder_over_all_entries_equals_one_for_each(data: bytes, max_rows:
 
 
 # Batches that do not fit where ordinary ones are decompressed
-
-
-@contextmanager
-def room_of(size: int) -> Iterator[None]:
-    """Let blocks above a few bytes be read as streams."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DecompressionBuffer, "BYTES", size)
-        patch.setattr(block_stream, "WHOLE_BLOCK_BYTES", size)
-        yield
 
 
 def places(outcomes: list[Any]) -> list[Any]:

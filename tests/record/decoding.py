@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from numpy.typing import NDArray
 
 from spark_segmentlog.errors import (
@@ -15,8 +17,9 @@ from spark_segmentlog.errors import (
     MalformedTimestampError,
     SegmentLogError,
 )
-from spark_segmentlog.record import kernels
+from spark_segmentlog.record import block_stream, kernels
 from spark_segmentlog.record.batch import Record, iterate_records
+from spark_segmentlog.record.compression import DecompressionBuffer
 from spark_segmentlog.record.decoder import RecordDecoder
 from spark_segmentlog.record.header_table import HeaderTable, StopReason, scan_headers
 from spark_segmentlog.record.layout import MAGIC_OFFSET, MAGIC_V2
@@ -48,6 +51,15 @@ class Failure:
 
 
 MALFORMED_TIMESTAMP = Failure(MalformedTimestampError, 0, 0, 0)
+
+
+@contextmanager
+def room_of(size_bytes: int) -> Iterator[None]:
+    """Let blocks above a few bytes be read as streams, as large ones are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DecompressionBuffer, "BYTES", size_bytes)
+        patch.setattr(block_stream, "WHOLE_BLOCK_BYTES", size_bytes)
+        yield
 
 
 def as_array(data: bytes) -> NDArray[np.uint8]:

@@ -31,6 +31,7 @@ from spark_segmentlog.testing.builder import (
     v2_batch,
 )
 from spark_segmentlog.testing.strategies import record_specs
+from tests.record.decoding import room_of
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 DAY_MS = 86_400_000
@@ -45,6 +46,36 @@ def split(data: bytes) -> tuple[np.ndarray, list[BatchRecords]]:
         # The next one may reuse the buffer.
         parts.append(_frozen(records))
     return buffer, parts
+
+
+@pytest.mark.parametrize("codec", [codec for codec in CODECS if codec != "none"])
+@pytest.mark.parametrize("room_bytes", [1, 100, 1000])
+def test_large_batches_come_in_parts_with_the_same_records(codec: str, room_bytes: int) -> None:
+    data = b"".join(
+        v2_batch(
+            [RecordSpec(key=b"k%d" % row, value=b"v" * row) for row in range(count)],
+            base_offset=100 * at,
+            codec=codec,
+        )
+        for at, count in enumerate([50, 1, 30])
+    )
+    expected = split(data)[1]
+    with room_of(room_bytes):
+        parts = split(data)[1]
+    assert any(part.is_part for part in parts)
+    assert rows_of(parts) == rows_of(expected)
+    assert [part.batch.tolist() for part in parts] != [part.batch.tolist() for part in expected]
+    copied = BatchRecords.concat([part.copy_of(np.arange(len(part))) for part in parts])
+    assert rows_of([copied]) == rows_of(expected)
+
+
+@pytest.mark.parametrize(
+    ("count", "reason"), [(51, "record 50: varint cut off"), (49, "left over behind the 49")]
+)
+def test_large_batch_with_another_number_of_records_is_told(count: int, reason: str) -> None:
+    data = v2_batch([RecordSpec(value=b"v" * 20)] * 50, count=count, codec="lz4")
+    with room_of(100), pytest.raises(InvalidRecordError, match=reason):
+        split(data)
 
 
 def _frozen(records: BatchRecords) -> BatchRecords:
