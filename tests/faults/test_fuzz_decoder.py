@@ -24,6 +24,7 @@ import numpy as np
 import pytest
 
 from spark_segmentlog.errors import SegmentLogError
+from spark_segmentlog.record.compression import WHOLE_BLOCK_BYTES
 from spark_segmentlog.record.decoder import RecordDecoder
 from spark_segmentlog.record.header_table import find_next_batch, scan_headers
 from spark_segmentlog.testing.builder import (
@@ -33,6 +34,7 @@ from spark_segmentlog.testing.builder import (
     legacy_message_set,
     v2_batch,
 )
+from tests.record.decoding import room_of
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(7200)]
 
@@ -133,14 +135,21 @@ class Target:
                 self.rows += last.num_rows
 
 
-def test_mutated_inputs_give_only_our_errors() -> None:
+@pytest.mark.parametrize("room_bytes", [WHOLE_BLOCK_BYTES, 64])
+def test_mutated_inputs_give_only_our_errors(room_bytes: int) -> None:
+    """Half of the inputs meet blocks that are decompressed whole, half meet streams."""
     seed = int(os.environ.get("SEGMENTLOG_SEED", random.randrange(2**32)))
     print(f"SEGMENTLOG_SEED={seed}")
+    with room_of(room_bytes):
+        _feed_mutated(seed)
+
+
+def _feed_mutated(seed: int) -> None:
     chance, pool, target = random.Random(seed), seeds(), Target()
     for data in pool:
         target.run(data)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    for number in range(INPUTS):
+    for number in range(max(1, INPUTS // 2)):
         data = mutate(chance, pool)
         try:
             target.run(data)
