@@ -274,7 +274,7 @@ class BlockWindow:
 
     def rewind(self) -> None:
         """Start again at the front of the block."""
-        self._stream = open_block(self._codec, self._block, magic=self._magic)
+        self._stream: BlockStream | None = None
         self._position = self.start = self.end = 0
         self._is_at_end = False
         self._bytes_beyond = 0
@@ -320,7 +320,12 @@ class BlockWindow:
             self.start += step
             count -= step
 
+    def _open(self) -> BlockStream:
+        return open_block(self._codec, self._block, magic=self._magic)
+
     def _read(self) -> None:
+        if self._stream is None:
+            self._stream = self._open()
         count = self._stream.read_into(bytes_view(self.data[self.end :]))
         self._is_at_end = count == 0
         self.end += count
@@ -342,7 +347,7 @@ class BlockWindow:
 
     def _count_beyond(self, needed_bytes: int) -> int:
         """Count the bytes behind the window, or as many as are needed, and hold none of them."""
-        stream = open_block(self._codec, self._block, magic=self._magic)
+        stream = self._open()
         piece = memoryview(bytearray(_COUNTED_BYTES))
         total = 0
         while total < self._position + needed_bytes and (count := stream.read_into(piece)):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_segmentlog.errors import InvalidRecordError
+from spark_segmentlog.errors import DecompressedSizeError, InvalidRecordError
 from spark_segmentlog.record import filter_kernels as kernels
 from spark_segmentlog.record._types import flat_bytes
 from spark_segmentlog.record.batch import RecordBatchHeader, iterate_records
@@ -76,6 +76,12 @@ def test_large_batch_with_another_number_of_records_is_told(count: int, reason: 
     data = v2_batch([RecordSpec(value=b"v" * 20)] * 50, count=count, codec="lz4")
     with room_of(100), pytest.raises(InvalidRecordError, match=reason):
         split(data)
+
+
+def test_large_batch_that_declares_more_than_it_can_hold_is_told() -> None:
+    block = b"\xff\xff\xff\xff\x0f" + b"x" * 20
+    with pytest.raises(DecompressedSizeError, match="position 0, base offset 7"):
+        split(v2_batch([RecordSpec()], base_offset=7, attributes=2, payload=block))
 
 
 def _frozen(records: BatchRecords) -> BatchRecords:

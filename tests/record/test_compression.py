@@ -195,6 +195,15 @@ def test_declared_size_of_a_raw_snappy_block_is_not_believed() -> None:
         decompress(Codec.SNAPPY, block, magic=MAGIC_V2)
 
 
+def test_batch_that_declares_more_than_it_can_hold_is_told_with_its_place() -> None:
+    block = b"\xff\xff\xff\xff\x0f" + compress("snappy-raw", b"x" * 100)[1:]
+    good = v2_batch([RecordSpec(value=b"v")], base_offset=1, codec="snappy-raw")
+    data = v2_batch([RecordSpec()], attributes=2, payload=block) + good
+    error = failure(data, DecompressedSizeError, "declares 4294967295 decompressed")
+    assert (error.position, error.base_offset) == (0, 0)
+    assert [row[0] for row in outcomes_of_one_decoder(data) if isinstance(row, tuple)] == [1]
+
+
 @pytest.mark.parametrize("codec", COMPRESSED)
 def test_block_of_exactly_the_limit_is_read(codec: str) -> None:
     block = compress(codec, TEXT)
