@@ -6,7 +6,10 @@ went wrong, what was measured, what is allowed, and where.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Iterable
+from typing import Any, Final, Self
+
+MAX_FINDINGS_SHOWN: Final = 3
 
 
 def _rebuild(cls: type[SegmentLogError], args: tuple[Any, ...], state: dict[str, Any]) -> object:
@@ -192,6 +195,22 @@ class LogLockedError(SegmentLogError):
 
 class UnsafeTargetError(SegmentLogError):
     """A write that a broker would punish: to a replicated, an unknown or an internal topic."""
+
+
+class PreflightError(UnsafeTargetError):
+    """A write that a broker, or a reader, would not see, by the state of the directory.
+
+    Attributes
+    ----------
+    findings : tuple of spark_segmentlog.log.findings.Finding
+        What stands against it.
+    """
+
+    def __init__(self, findings: Iterable[object]) -> None:
+        self.findings = tuple(findings)
+        shown = "; ".join(map(str, self.findings[:MAX_FINDINGS_SHOWN]))
+        rest = len(self.findings) - MAX_FINDINGS_SHOWN
+        super().__init__(shown + (f"; and {rest} more" if rest > 0 else ""))
 
 
 class StagingError(SegmentLogError):

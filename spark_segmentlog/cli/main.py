@@ -15,7 +15,7 @@ from spark_segmentlog.cli.cleaning import compact_verb, retain_verb
 from spark_segmentlog.cli.create import create_verb
 from spark_segmentlog.cli.dump import dump_verb
 from spark_segmentlog.cli.listing import ls_verb
-from spark_segmentlog.cli.mending import recover_verb, reindex_verb, verify_verb
+from spark_segmentlog.cli.mending import preflight_verb, recover_verb, reindex_verb, verify_verb
 from spark_segmentlog.cli.output import escape_what_cannot_be_printed
 from spark_segmentlog.errors import SegmentLogError
 
@@ -44,8 +44,8 @@ class _Verbs(click.Group):
 def main() -> None:
     """Look at, mend and clean Kafka's own log directories, without a broker.
 
-    ls, dump and verify only read, beside a running broker too. The other verbs write, under the
-    locks that a broker holds while it runs.
+    ls, dump, verify and preflight only read, beside a running broker too. The other verbs write,
+    under the locks that a broker holds while it runs.
     """
     escape_what_cannot_be_printed()
 
@@ -54,6 +54,7 @@ for _verb in (
     ls_verb,
     dump_verb,
     verify_verb,
+    preflight_verb,
     recover_verb,
     reindex_verb,
     retain_verb,

@@ -17,8 +17,8 @@ from spark_segmentlog.cli.arguments import (
     topics_option,
 )
 from spark_segmentlog.cli.output import OutputFormat, print_json, print_line, printable
-from spark_segmentlog.log import recovery, verification
-from spark_segmentlog.log.findings import Finding
+from spark_segmentlog.log import preflight, recovery, verification
+from spark_segmentlog.log.findings import Finding, Severity
 from spark_segmentlog.log.recovery import RecoveryAction
 from spark_segmentlog.log.segment_tail import SegmentConfig
 
@@ -58,6 +58,29 @@ def verify_verb(
     if output_format is OutputFormat.TEXT:
         print_line(f"{faults} wrong, {findings - faults} harmless")
     if faults:
+        ctx.exit(1)
+
+
+@click.command(name="preflight", short_help="Tell what a broker would stop at, drop or cut.")
+@paths_argument
+@format_option
+@click.pass_context
+def preflight_verb(ctx: click.Context, paths: tuple[str, ...], output_format: OutputFormat) -> None:
+    """Tell what a broker that is started on log directories would stop at, drop, rename or cut.
+
+    Name all the log directories of one broker. Topic ids, foreign folders and files, partitions
+    that stand twice, files that it cannot read or may not write, segments that its recovery would
+    cut. Writes nothing. The exit code is 1 when it would lose records, or not start.
+    """
+    stops = losses = others = 0
+    for finding in preflight.preflight(paths):
+        losses += finding.severity is Severity.LOSS
+        stops += finding.severity is Severity.STOP
+        others += finding.severity not in (Severity.LOSS, Severity.STOP)
+        _print_finding(finding, output_format)
+    if output_format is OutputFormat.TEXT:
+        print_line(f"{losses} would lose records, {stops} would stop a broker, {others} harmless")
+    if losses or stops:
         ctx.exit(1)
 
 
@@ -158,6 +181,9 @@ def _print_finding(finding: Finding, output_format: OutputFormat) -> None:
             "startOffset": finding.start_offset,
             "endOffset": finding.end_offset,
             "detail": finding.detail,
+            "severity": str(finding.severity),
+            "broker": finding.broker or None,
+            "refusesWrites": finding.refuses_writes,
             "isHarmless": finding.is_harmless,
         }
     )

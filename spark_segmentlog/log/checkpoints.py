@@ -11,6 +11,7 @@ replaces it whole, so a file that does not hold together is as good as a missing
 
 from __future__ import annotations
 
+import base64
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ PARTITION_METADATA: Final = "partition.metadata"
 META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN_MARK: Final = ".kafka_cleanshutdown"
 
+NODE_ID_NAMES: Final[Mapping[str, str]] = {"0": "broker.id", "1": "node.id"}
+UUID_LENGTH: Final = 16
+
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
@@ -47,6 +51,15 @@ class PartitionMetadata:
     """`partition.metadata`: the id of the topic, as text."""
 
     topic_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaProperties:
+    """`meta.properties`: the cluster and the broker that a log directory belongs to."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: str | None = None
 
 
 def parse_offset_checkpoint(text: str) -> dict[TopicPartition, int] | None:
@@ -87,9 +100,12 @@ def format_leader_epochs(epochs: Sequence[LeaderEpoch]) -> bytes:
 
 
 def parse_partition_metadata(text: str) -> PartitionMetadata | None:
-    """Read a `partition.metadata`; None where it names no topic id."""
-    topic_id = _parse_properties(text, ":").get("topic_id")
-    return PartitionMetadata(topic_id) if topic_id else None
+    """Read a `partition.metadata`; None where a broker would not take it."""
+    fields = _parse_properties(text, ":")
+    topic_id = fields.get("topic_id", "")
+    if not fields.get("version", "").isdecimal() or not _is_topic_id(topic_id):
+        return None
+    return PartitionMetadata(topic_id)
 
 
 def format_partition_metadata(metadata: PartitionMetadata) -> bytes:
@@ -97,9 +113,21 @@ def format_partition_metadata(metadata: PartitionMetadata) -> bytes:
     return f"version: {VERSION}\ntopic_id: {metadata.topic_id}".encode()
 
 
-def parse_meta_properties(text: str) -> dict[str, str]:
-    """Read a `meta.properties`: names and values, comments left out."""
-    return _parse_properties(text, "=")
+def parse_meta_properties(text: str) -> MetaProperties | None:
+    """Read a `meta.properties`; None where a broker would not take it.
+
+    Version 0, of ZooKeeper's days, has `broker.id` in place of `node.id`.
+    """
+    fields = {name: value.replace("\\", "") for name, value in _parse_properties(text, "=").items()}
+    version = fields.get("version", "0")
+    node_id = fields.get(NODE_ID_NAMES.get(version, ""), "")
+    if not fields.get("cluster.id") or not node_id.isdecimal():
+        return None
+    return MetaProperties(
+        cluster_id=fields["cluster.id"],
+        node_id=int(node_id),
+        directory_id=fields.get("directory.id"),
+    )
 
 
 def end_offset_for_epoch(epochs: Sequence[LeaderEpoch], epoch: int, log_end_offset: int) -> int:
@@ -166,6 +194,14 @@ def _parse_properties(text: str, separator: str) -> dict[str, str]:
         if found and not line.lstrip().startswith("#"):
             properties[name.strip()] = value.strip()
     return properties
+
+
+def _is_topic_id(text: str) -> bool:
+    try:
+        data = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    except ValueError:
+        return False
+    return len(data) == UUID_LENGTH and any(data)
 
 
 def _is_integer(text: str) -> bool:

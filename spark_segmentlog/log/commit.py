@@ -46,6 +46,7 @@ from spark_segmentlog.log.partition_tail import (
     now_ms,
     read_partition_tail,
 )
+from spark_segmentlog.log.preflight import check_owner, check_tail, check_write
 from spark_segmentlog.log.roll_forward import (
     KnownBatches,
     remove_journals,
@@ -125,6 +126,8 @@ def commit_staged_batches(request: CommitRequest) -> CommitResult:
         commit: nothing happened.
     UnsafeTargetError
         Topics that may not be written: nothing happened.
+    PreflightError
+        A broker, or a reader, would not see what is written: nothing happened.
     CommitPendingError
         The write is committed but not visible yet; do not try again.
     """
@@ -175,8 +178,14 @@ def locked_with_open_commits(
     ------
     tuple of str
         The real paths of all of them, sorted.
+
+    Raises
+    ------
+    PreflightError
+        What this process creates there, their broker could not open; nothing was created.
     """
     wanted = {os.path.realpath(path) for path in log_directories}
+    check_owner(wanted)
     while True:
         involved = wanted | _directories_of_open_commits(wanted)
         with locked(sorted(involved), timeout_ms=timeout_ms) as held:
@@ -279,9 +288,11 @@ def _plan(
     )
     states = {path: LogDirectoryState.read(path) for path in layout.log_directories}
     extents = _extents_by_partition(request, places)
+    touched = _touched(request, layout, extents)
+    check_write(layout, touched, states)
     topic_id_files: dict[str, bytes] = {}
     planned = {}
-    for topic_partition in _touched(request, layout, extents):
+    for topic_partition in touched:
         state = states[layout.directory_of(topic_partition)]
         exists = layout.exists(topic_partition)
         topic = topic_partition.topic
@@ -326,9 +337,11 @@ def _tail(
 ) -> PartitionTail:
     if not exists:
         return absent_partition_tail(state.path, topic_partition)
-    return read_partition_tail(
+    tail = read_partition_tail(
         state, topic_partition, index_interval_bytes=config.index_interval_bytes
     )
+    check_tail(tail)
+    return tail
 
 
 def _extents_by_partition(

@@ -15,6 +15,7 @@ import ctypes
 import errno
 import fnmatch
 import glob
+import logging
 import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -35,11 +36,15 @@ ZERO_CHECK_BYTES: Final = 1024 * 1024
 _READ_AHEAD_THREADS: Final = 4
 
 FILE_MODE: Final = 0o644
+ROOT: Final = 0
 TEMPORARY_SUFFIX: Final = ".tmp"
 COPY_CHUNK_BYTES: Final = 1024 * 1024
 # What copy_file_range answers across file systems, on old kernels and on special ones.
 CANNOT_COPY_INSIDE: Final = frozenset((errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL))
 _SYNC_FILE_RANGE_WRITE: Final = 2
+
+
+_log = logging.getLogger(__name__)
 
 
 class LogFile(Protocol):
@@ -371,9 +376,14 @@ def resolve_storage(path: str, filesystem: Any = None) -> tuple[Storage, str]:
         return _ArrowStorage(_arrow_filesystem(filesystem)), path
     if path.startswith("file:/"):
         return LOCAL, "/" + path.removeprefix("file:").lstrip("/")
-    if "://" not in path or os.path.exists(path):
+    if is_local(path):
         return LOCAL, path
     return _remote_storage(path)
+
+
+def is_local(path: str) -> bool:
+    """Tell whether a path is on the local disk, without asking any other file system."""
+    return path.startswith("file:/") or "://" not in path or os.path.exists(path)
 
 
 def _remote_storage(uri: str) -> tuple[Storage, str]:
@@ -438,13 +448,37 @@ def _permission_checked(path: str) -> Iterator[None]:
 
 def create_exclusive(path: str) -> int:
     """Create a file that must not be there yet, and open it for reading and writing."""
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+    _give_to_owner(descriptor, path)
+    return descriptor
 
 
 def open_for_update(path: str, *, create: bool = False) -> int:
     """Open a file for reading and writing in place; its bytes stay."""
     flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-    return os.open(path, flags, FILE_MODE)
+    descriptor = os.open(path, flags, FILE_MODE)
+    if create:
+        _give_to_owner(descriptor, path)
+    return descriptor
+
+
+def _give_to_owner(created: int | str, path: str) -> None:
+    """Give what root created to the owner of the folder that it lies in.
+
+    A broker runs as the owner of its log directories, and takes a directory offline in which it
+    may not open a file.
+    """
+    if os.geteuid() != ROOT:
+        return
+    folder = os.stat(os.path.dirname(path) or ".")
+    status = os.stat(created)
+    if status.st_uid != ROOT or folder.st_uid == ROOT:
+        return
+    try:
+        os.chown(created, folder.st_uid, folder.st_gid)
+    except OSError as error:
+        # A file system that maps root away, or a container: nobody else can be given a file there.
+        _log.warning("%s stays with user %d: %s", path, status.st_uid, error)
 
 
 def close(descriptor: int) -> None:
@@ -532,6 +566,8 @@ def mkdir(path: str, *, exist_ok: bool = False) -> None:
     except FileExistsError:
         if not exist_ok or not os.path.isdir(path):
             raise
+    else:
+        _give_to_owner(path, path)
 
 
 def rmdir(path: str, *, missing_ok: bool = False) -> None:

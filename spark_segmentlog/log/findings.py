@@ -108,7 +108,9 @@ class Finding:
     @property
     def severity(self) -> Severity:
         """What it costs."""
-        return SEVERITIES.get(self.kind, Severity.FAULT)
+        # Bad bytes that refuse writes are some at which a broker would cut the log.
+        of_bytes = Severity.LOSS if self.refuses_writes else Severity.FAULT
+        return SEVERITIES.get(self.kind, of_bytes)
 
     @property
     def is_harmless(self) -> bool:

@@ -43,6 +43,7 @@ from spark_segmentlog.log.lock import DEFAULT_LOCK_TIMEOUT_MS
 from spark_segmentlog.log.log_directory import LogDirectoryState
 from spark_segmentlog.log.partition_log import PartitionLog
 from spark_segmentlog.log.partition_tail import read_partition_tail
+from spark_segmentlog.log.preflight import check_tail, check_write
 from spark_segmentlog.log.segment import ALL_COLUMNS, ScanOptions, SegmentScanner
 from spark_segmentlog.log.segment_tail import SegmentConfig
 from spark_segmentlog.log.targets import make_log_directories, read_target_layout
@@ -309,11 +310,13 @@ class LocalLog(Closing):
             appender = self._appenders.get(topic_partition)
             if appender is None:
                 directory = self._layout.directory_of(topic_partition)
+                check_write(self._layout, [topic_partition], self._states)
                 tail = read_partition_tail(
                     self._states[directory],
                     topic_partition,
                     index_interval_bytes=self._config.index_interval_bytes,
                 )
+                check_tail(tail)
                 appender = PartitionAppender(tail, self._config, self._flush_config)
                 self._appenders[topic_partition] = appender
             return appender

@@ -37,6 +37,7 @@ from spark_segmentlog.log.file_names import (
 from spark_segmentlog.log.files import LOCAL
 from spark_segmentlog.log.lock import DEFAULT_LOCK_TIMEOUT_MS
 from spark_segmentlog.log.log_directory import LogDirectoryState
+from spark_segmentlog.log.preflight import check_places
 from spark_segmentlog.log.segment import Segment
 from spark_segmentlog.log.segment_files import SegmentFile, sweep_deleted
 from spark_segmentlog.log.targets import TargetLayout, read_target_layout
@@ -166,6 +167,7 @@ def find_places(
     layout = read_target_layout(log_directories, allow_unsafe=allow_replicated)
     for topic in sorted(wanted):
         _check_replicas(layout, topic)
+    check_places(layout, [topic_partition for topic_partition, _ in chosen])
     return [
         PartitionPlace(
             topic_partition=topic_partition,

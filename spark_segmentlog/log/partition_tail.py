@@ -155,6 +155,15 @@ def write_tail_file(directory: str, tail: SegmentTail, *, durable: bool = False)
     files.write_atomically(os.path.join(directory, TAIL_FILE_NAME), data, durable=durable)
 
 
+def last_written_base_offset(directory: str) -> int | None:
+    """Tell which segment a writer of this library last found, or left, at the end of a partition.
+
+    What lies before it was closed and synced, or looked at, by then. None where nobody says.
+    """
+    remembered = _read_tail_file(directory)
+    return None if remembered is None else remembered.tail.base_offset
+
+
 def now_ms() -> int:
     """Tell the wall clock, in ms."""
     return time.time_ns() // 1_000_000

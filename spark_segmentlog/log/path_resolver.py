@@ -210,7 +210,7 @@ class PathResolver:
                 self._add(
                     FoundPartition(topic_partition, f"{real_path}/{name}", real_path, storage)
                 )
-        elif _is_partition_directory(others):
+        elif is_partition_directory(others):
             parent, _, name = real_path.rpartition("/")
             topic_partition = parse_partition_directory_name(name)
             self._read_state(storage, parent or "/")
@@ -307,7 +307,8 @@ def _without_dead_twins(
     ]
 
 
-def _is_partition_directory(file_names: Sequence[str]) -> bool:
+def is_partition_directory(file_names: Sequence[str]) -> bool:
+    """Tell whether a folder without partitions holds what only a partition directory does."""
     return any(name.startswith(_PARTITION_FILES) for name in file_names) or any(
         find_base_offset(name) is not None
         or find_base_offset(name, f"{LOG_SUFFIX}.swap") is not None

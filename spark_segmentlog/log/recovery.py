@@ -14,6 +14,7 @@ find them.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -22,11 +23,19 @@ from enum import StrEnum
 
 import numpy as np
 
-from spark_segmentlog.errors import describe_offsets
+from spark_segmentlog.errors import UnsafeTargetError, describe_offsets
 from spark_segmentlog.log import files
+from spark_segmentlog.log.checkpoints import (
+    PARTITION_METADATA,
+    PartitionMetadata,
+    format_partition_metadata,
+    read_partition_metadata,
+)
+from spark_segmentlog.log.cluster import Cluster, read_cluster
 from spark_segmentlog.log.commit import finish_open_commits, locked_with_open_commits
 from spark_segmentlog.log.commit_journal import has_commit_directory, read_journal
 from spark_segmentlog.log.file_names import TRANSACTION_INDEX_SUFFIX, TopicPartition
+from spark_segmentlog.log.files import LOCAL
 from spark_segmentlog.log.index_completion import complete_indexes
 from spark_segmentlog.log.lock import DEFAULT_LOCK_TIMEOUT_MS
 from spark_segmentlog.log.partition_log import PartitionLog, while_it_is_there
@@ -52,6 +61,7 @@ from spark_segmentlog.log.verification import (
 )
 
 DEFAULTS = SegmentConfig()
+_log = logging.getLogger(__name__)
 
 
 class RecoveryKind(StrEnum):
@@ -62,6 +72,7 @@ class RecoveryKind(StrEnum):
     CUT = "cut"
     DELETE_SEGMENT = "delete segment"
     REBUILD_INDEXES = "rebuild indexes"
+    WRITE_TOPIC_ID = "write topic id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +143,9 @@ def recover(
                 locked_with_open_commits(involved, timeout_ms=lock_timeout_ms)
             )
         actions = _end_commits(involved, dry_run=dry_run)
+        cluster = _cluster_if_known([log_directory_of(path) for path in directories])
         for log in partition_logs(directories, wanted):
+            actions.extend(_write_topic_id(log, cluster, dry_run=dry_run))
             if dry_run:
                 actions.extend(while_it_is_there(log, mender.tell(log)))
             else:
@@ -190,6 +203,43 @@ def _end_compaction(log: PartitionLog, actions: list[RecoveryAction]) -> Partiti
         return log
     actions.append(_end_compaction_action(log))
     return PartitionLog.open(log.directory, topic_partition=log.topic_partition)
+
+
+def _cluster_if_known(log_directories: Sequence[str]) -> Cluster | None:
+    """Read what a cluster knows, for those partitions that lack a topic id; all else is mended."""
+    try:
+        return read_cluster(log_directories)
+    except UnsafeTargetError as error:
+        _log.warning("no topic id is written: %s", error)
+        return None
+
+
+def _write_topic_id(
+    log: PartitionLog, cluster: Cluster | None, *, dry_run: bool
+) -> Iterator[RecoveryAction]:
+    """Write the topic id that a partition lacks; another topic's is left, and so are its records.
+
+    A partition that is none of the cluster's, or of another broker, gets none: it is stray.
+    """
+    topic_partition = log.topic_partition
+    known = ((cluster and cluster.topics) or {}).get(topic_partition.topic)
+    path = os.path.join(log.directory, PARTITION_METADATA)
+    if cluster is None or known is None or os.path.basename(log.directory) != str(topic_partition):
+        return
+    if read_partition_metadata(LOCAL, log.directory) is not None:
+        return
+    if cluster.node_id not in known.replicas.get(topic_partition.partition, ()):
+        return
+    if not dry_run:
+        files.write_atomically(path, format_partition_metadata(PartitionMetadata(known.topic_id)))
+        files.fsync_directory(log.directory)
+    yield RecoveryAction(
+        kind=RecoveryKind.WRITE_TOPIC_ID,
+        path=path,
+        topic_partition=topic_partition,
+        detail=f"topic id {known.topic_id}, as the cluster has it",
+        is_done=not dry_run,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

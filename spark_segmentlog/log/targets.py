@@ -28,18 +28,12 @@ from spark_segmentlog.errors import (
 )
 from spark_segmentlog.log import files
 from spark_segmentlog.log.checkpoints import (
-    META_PROPERTIES,
     PartitionMetadata,
     format_partition_metadata,
-    parse_meta_properties,
     read_partition_metadata,
-    read_text,
 )
-from spark_segmentlog.log.cluster_metadata import (
-    METADATA_PARTITION,
-    ClusterTopic,
-    read_cluster_topics,
-)
+from spark_segmentlog.log.cluster import Cluster, missing_metadata, read_cluster
+from spark_segmentlog.log.cluster_metadata import ClusterTopic
 from spark_segmentlog.log.file_names import (
     INTERNAL_TOPICS,
     LOG_SUFFIX,
@@ -63,8 +57,8 @@ class TargetLayout:
         Partition directories in each log directory.
     new_partition_count : int
         Partitions of a topic that does not exist yet.
-    cluster_topics : mapping of topic to ClusterTopic, or None
-        Of the cluster that a directory belongs to; None where none does.
+    cluster : Cluster or None
+        That the directories belong to; None where they belong to none.
     allow_unsafe : bool
         Writes what a broker would punish; topics that it keeps for itself are refused still.
     """
@@ -73,8 +67,13 @@ class TargetLayout:
     partitions: Mapping[str, Mapping[int, int]]
     partition_counts: tuple[int, ...]
     new_partition_count: int
-    cluster_topics: Mapping[str, ClusterTopic] | None = field(default=None)
+    cluster: Cluster | None = field(default=None)
     allow_unsafe: bool = False
+
+    @property
+    def cluster_topics(self) -> Mapping[str, ClusterTopic] | None:
+        """Topics of the cluster; None where there is none, or what it knows cannot be told."""
+        return None if self.cluster is None else self.cluster.topics
 
     def partition_count(self, topic: str) -> int:
         """Tell how many partitions a topic has, or will have.
@@ -154,7 +153,14 @@ class TargetLayout:
         return format_partition_metadata(PartitionMetadata(_new_topic_id()))
 
     def with_new_partition(self, topic_partition: TopicPartition) -> TargetLayout:
-        """Give the layout with one partition more, in the directory that holds fewest."""
+        """Give the layout with one partition more, in the directory that holds fewest.
+
+        Raises
+        ------
+        UnsafeTargetError
+            Another log directory of the same broker holds it.
+        """
+        self._check_not_elsewhere(topic_partition)
         topic, partition = topic_partition.topic, topic_partition.partition
         counts = list(self.partition_counts)
         slot = counts.index(min(counts))
@@ -165,6 +171,15 @@ class TargetLayout:
             partitions={**self.partitions, topic: {**existing, partition: slot}},
             partition_counts=tuple(counts),
         )
+
+    def _check_not_elsewhere(self, topic_partition: TopicPartition) -> None:
+        for sibling in () if self.cluster is None else self.cluster.siblings:
+            path = os.path.join(sibling, str(topic_partition))
+            if os.path.isdir(path):
+                raise UnsafeTargetError(
+                    f"partition {topic_partition} lies in {path}, a log directory of the same "
+                    "broker, which would not start with a second one: name that directory too"
+                )
 
     def _new_slot(self, topic_partition: TopicPartition) -> int:
         """Deal a new topic's partitions out to the directories, those that hold fewest first."""
@@ -187,6 +202,8 @@ def read_target_layout(
         A path that is a file or a partition directory.
     UnsafeTargetError
         A directory of a cluster whose metadata cannot be found or read.
+    PreflightError
+        A directory that does not tell whose it is.
     """
     log_directories = tuple(sorted({os.path.realpath(path) for path in paths}))
     partitions: dict[str, dict[int, int]] = {}
@@ -196,12 +213,15 @@ def read_target_layout(
         counts.append(len(found))
         for topic_partition in found:
             partitions.setdefault(topic_partition.topic, {})[topic_partition.partition] = slot
+    cluster = read_cluster(log_directories)
+    if cluster is not None and cluster.topics is None and not allow_unsafe:
+        raise missing_metadata(cluster, log_directories)
     return TargetLayout(
         log_directories=log_directories,
         partitions=partitions,
         partition_counts=tuple(counts),
         new_partition_count=new_partition_count,
-        cluster_topics=_cluster_topics(log_directories, allow_unsafe),
+        cluster=cluster,
         allow_unsafe=allow_unsafe,
     )
 
@@ -247,43 +267,6 @@ def _list_partitions(directory: str) -> list[TopicPartition]:
         )
     found = (find_topic_partition(name) for name in folders)
     return [topic_partition for topic_partition in found if topic_partition is not None]
-
-
-def _cluster_topics(
-    log_directories: Sequence[str], allow_unsafe: bool
-) -> dict[str, ClusterTopic] | None:
-    owned = [path for path in log_directories if _cluster_id(path) is not None]
-    if not owned:
-        return None
-    holder = _find_metadata_log(log_directories, _cluster_id(owned[0]))
-    if holder is not None:
-        return read_cluster_topics(holder)
-    if allow_unsafe:
-        return None
-    raise UnsafeTargetError(
-        f"{owned[0]} belongs to a cluster ({META_PROPERTIES} is there), and its "
-        f"{METADATA_PARTITION} is neither in {list(log_directories)} nor beside them: which topics "
-        "it knows, and with how many replicas, cannot be told"
-    )
-
-
-def _find_metadata_log(log_directories: Sequence[str], cluster_id: str | None) -> str | None:
-    """Find the log directory with the metadata log: one of these, or beside them."""
-    beside = {
-        os.path.join(parent, name)
-        for parent in {os.path.dirname(path) for path in log_directories}
-        for name in LOCAL.list_directories(parent)[0]
-    }
-    for path in [*log_directories, *sorted(beside)]:
-        is_there = os.path.isdir(os.path.join(path, str(METADATA_PARTITION)))
-        if is_there and _cluster_id(path) == cluster_id:
-            return path
-    return None
-
-
-def _cluster_id(log_directory: str) -> str | None:
-    text = read_text(LOCAL, log_directory, META_PROPERTIES)
-    return None if text is None else parse_meta_properties(text).get("cluster.id", "")
 
 
 def _new_topic_id() -> str:

@@ -30,8 +30,8 @@ from spark_segmentlog.log.file_names import (
     TopicPartition,
     segment_file_name,
 )
-from spark_segmentlog.log.files import LogFile, is_zero_from
-from spark_segmentlog.log.findings import Finding, FindingKind
+from spark_segmentlog.log.files import LogFile, is_local, is_zero_from
+from spark_segmentlog.log.findings import Finding, FindingKind, Severity
 from spark_segmentlog.log.header_walk import (
     WRONG_CHECKSUM,
     CorruptRange,
@@ -41,6 +41,7 @@ from spark_segmentlog.log.header_walk import (
 from spark_segmentlog.log.index_file import IndexFile
 from spark_segmentlog.log.log_manager import LogManager
 from spark_segmentlog.log.partition_log import PartitionLog, while_it_is_there
+from spark_segmentlog.log.preflight import CUTS_THE_LOG, surroundings, torn_segment
 from spark_segmentlog.log.segment import ScanOptions, Segment, SegmentScanner
 from spark_segmentlog.log.segment_tail import MAX_RELATIVE_OFFSET
 from spark_segmentlog.log.staging import list_staged
@@ -152,6 +153,11 @@ def verify(
     for directory in directories:
         yield from _verify_log_directory(directory)
     wanted = None if topic_partitions is None else set(topic_partitions)
+    for finding in surroundings([path for path in directories if is_local(path)]):
+        # A copy of one log directory knows no cluster, and nothing is wrong with that.
+        is_known = finding.severity is not Severity.HARMLESS or finding.topic_partition is not None
+        if is_known and (wanted is None or finding.topic_partition in {None, *wanted}):
+            yield finding
     for log in partition_logs(directories, wanted):
         yield from while_it_is_there(log, verify_partition(log, deep=deep))
 
@@ -185,15 +191,27 @@ def verify_partition(log: PartitionLog, *, deep: bool = False) -> Iterator[Findi
 
 def _verify_segment(log: PartitionLog, segment: Segment, *, deep: bool) -> list[Finding]:
     survey = survey_segment(segment)
-    findings = [*survey.findings, *map(_corrupt, survey.corrupt)]
+    findings = [*survey.findings, *_bad_bytes(survey, log)]
     if survey.torn is not None:
         findings.append(survey.torn)
     findings.extend(_check_reach(survey))
-    findings.extend(_check_end(survey, log))
     findings.extend(check_indexes(survey))
     if deep:
         findings.extend(_decode_all(survey))
     return findings
+
+
+def _bad_bytes(survey: SegmentSurvey, log: PartitionLog) -> Iterator[Finding]:
+    """Tell of bad and lost bytes, and where a broker's recovery would cut the log at the first."""
+    segment = survey.segment
+    is_recovered = segment.end_offset_bound is not None and not segment.is_index_trusted
+    is_cut = is_recovered and survey.valid_bytes < survey.file_bytes
+    found = [*map(_corrupt, survey.corrupt), *_check_end(survey, log)]
+    if is_cut and found:
+        found[0] = replace(found[0], broker=CUTS_THE_LOG, refuses_writes=True)
+    elif is_cut:
+        yield torn_segment(segment, survey.valid_bytes)
+    yield from found
 
 
 def survey_segment(segment: Segment) -> SegmentSurvey:
@@ -480,6 +498,7 @@ def _verify_log_directory(log_directory: str) -> Iterator[Finding]:
             kind=FindingKind.OPEN_COMMIT,
             path=log_directory,
             detail=f"write {journal.write_id} is committed but not visible yet",
+            broker="a broker does not start",
         )
     for path, write_id in list_staged(log_directory):
         yield Finding(

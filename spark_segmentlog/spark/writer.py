@@ -39,7 +39,10 @@ from spark_segmentlog.log.commit import (
     discard_write,
     writing,
 )
+from spark_segmentlog.log.file_names import TopicPartition
 from spark_segmentlog.log.files import LOCAL, resolve_storage
+from spark_segmentlog.log.log_directory import LogDirectoryState
+from spark_segmentlog.log.preflight import check_write
 from spark_segmentlog.log.staging import StagedWrite, new_write_id
 from spark_segmentlog.log.targets import make_log_directories, read_target_layout
 from spark_segmentlog.spark.clean_up import clean_up
@@ -193,8 +196,11 @@ def plan_write(options: WriteOptions, schema: StructType) -> WritePlan:
     make_log_directories(paths)
     with writing(paths, timeout_ms=options.lock_timeout_ms):
         layout = read_target_layout(paths, new_partition_count=options.num_partitions)
+        states = {path: LogDirectoryState.read(path) for path in layout.log_directories}
     for topic in _named_topics(options):
         layout.check_topic(topic)
+        named = [TopicPartition(topic, it) for it in layout.partitions.get(topic, ())]
+        check_write(layout, named, states, with_segments=False)
     return WritePlan(options=options, columns=columns, layout=layout)
 
 

@@ -32,6 +32,7 @@ def test_help_names_every_verb_whole():
         "create",
         "dump",
         "ls",
+        "preflight",
         "recover",
         "reindex",
         "retain",

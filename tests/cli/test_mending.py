@@ -49,7 +49,8 @@ def test_bad_bytes_are_told_with_their_place_and_nothing_is_written(tmp_path: Pa
     flip(second, 100)
     before = contents(tmp_path)
     ran = run("verify", tmp_path)
-    text = f"corrupt batch: wrong checksum (file {second}, position 0, offset 5 is missing)"
+    cut = "a broker cuts it there, and deletes every segment behind it"
+    text = f"corrupt batch: wrong checksum (file {second}, position 0, offset 5 is missing); {cut}"
     assert (ran.exit_code, ran.lines[0]) == (1, text)
     assert ran.lines[-1].endswith(" wrong, 0 harmless")
     assert objects("verify", tmp_path, exit_code=1)[0] == {
@@ -61,6 +62,9 @@ def test_bad_bytes_are_told_with_their_place_and_nothing_is_written(tmp_path: Pa
         "startOffset": 5,
         "endOffset": 6,
         "detail": "wrong checksum",
+        "severity": "loss",
+        "broker": cut,
+        "refusesWrites": True,
         "isHarmless": False,
     }
     assert contents(tmp_path) == before

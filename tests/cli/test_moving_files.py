@@ -129,7 +129,8 @@ def test_every_copy_of_a_partition_is_looked_at(tmp_path: Path, bad: str, verb: 
     flip(path, 100)
     ran = run(verb, tmp_path / "d0", tmp_path / "d1")
     assert ran.exit_code == 1
-    assert all(str(path)[:-4] in line for line in ran.lines[:-1])
+    told = [line for line in ran.lines[:-1] if not line.startswith("partition twice")]
+    assert all(str(path)[:-4] in line for line in told)
     assert len(ran.lines) > 1
 
 

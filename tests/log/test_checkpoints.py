@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from spark_segmentlog.log import checkpoints
-from spark_segmentlog.log.checkpoints import LeaderEpoch, PartitionMetadata
+from spark_segmentlog.log.checkpoints import LeaderEpoch, MetaProperties, PartitionMetadata
 from spark_segmentlog.log.file_names import TopicPartition
 from spark_segmentlog.log.files import LOCAL
 
@@ -65,6 +65,26 @@ def test_partition_metadata_names_the_topic_id(tmp_path):
     assert checkpoints.read_partition_metadata(LOCAL, str(tmp_path)) is None
 
 
-def test_meta_properties_leave_comments_out():
-    text = "#\n#Fri Nov 27 20:59:02 UTC 2026\nnode.id=1\ncluster.id=AF7U9==\n"
-    assert checkpoints.parse_meta_properties(text) == {"node.id": "1", "cluster.id": "AF7U9=="}
+def test_meta_properties_of_both_versions_and_none_of_another():
+    text = "#\n#Fri Nov 27 20:59:02 UTC 2026\nnode.id=1\ncluster.id=AF7U9\\=\\=\nversion=1\n"
+    owner = MetaProperties(cluster_id="AF7U9==", node_id=1)
+    assert checkpoints.parse_meta_properties(text) == owner
+    of_zookeeper = "broker.id=1\ncluster.id=AF7U9\\=\\=\nversion=0\n"
+    assert checkpoints.parse_meta_properties(of_zookeeper) == owner
+    for bad in ("", "\0" * 80, "version=1\ncluster.id=c\n", "version=7\nnode.id=1\ncluster.id=c\n"):
+        assert checkpoints.parse_meta_properties(bad) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\0" * 43,
+        "topic_id: vNGZh4ObRki8YWfIBZ0LOw",
+        "version: 0\ntopic_id: vNGZh4ObRki8YWfIBZ0L",
+        "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA",
+        "version: x\ntopic_id: vNGZh4ObRki8YWfIBZ0LOw",
+    ],
+)
+def test_a_topic_id_that_a_broker_would_not_take_is_none(text: str) -> None:
+    assert checkpoints.parse_partition_metadata(text) is None
