@@ -11,7 +11,8 @@ content of an index file changes what is read:
   default limit of a batch.
 - a time entry is believed where the batch that holds the offset has the timestamp as its largest
   one. That all batches before it lie below is what an index is for: one that lies there is found by
-  verification, not by reads.
+  verification, not by reads. What lies behind the last entry is not known from an index, which may
+  have been cut: headers are walked.
 - that a closed segment has lost offsets is believed where its index, right as far as it can be
   compared, names offsets between the last batch and the next segment.
 
@@ -26,7 +27,7 @@ import numpy as np
 
 from spark_segmentlog.log.entry_check import EntrySpan, has_good_checksum, read_entry_span
 from spark_segmentlog.log.files import LogFile
-from spark_segmentlog.log.header_walk import FIRST_READ_BYTES, HeaderWalk, ReadBuffer
+from spark_segmentlog.log.header_walk import HeaderWalk, ReadBuffer
 from spark_segmentlog.log.offset_index import OffsetEntry
 from spark_segmentlog.log.time_index import TimeEntry
 from spark_segmentlog.record.header_table import find_covering_entries
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 COVERING_WINDOW_BYTES: Final = 1024 * 1024 + 4096
 COVERING_CHECKSUM_BYTES: Final = 64 * 1024 * 1024
+LOOKUP_READ_BYTES: Final = 16 * 1024
 MAX_APPENDED_BATCHES: Final = 100_000
 
 
@@ -58,7 +60,7 @@ def is_largest_timestamp(segment: Segment, file: LogFile, entry: TimeEntry) -> b
     """Tell whether the batch that holds an entry's offset has its timestamp as the largest one."""
     if not segment.base_offset <= entry.offset < segment.offset_limit:
         return False
-    buffer = ReadBuffer(FIRST_READ_BYTES)
+    buffer = ReadBuffer(LOOKUP_READ_BYTES)
     walk = HeaderWalk(segment, file, segment.position_for(entry.offset, file), buffer, True, None)
     for table in walk:
         rows = np.flatnonzero(table.last_offset >= entry.offset)

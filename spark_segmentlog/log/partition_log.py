@@ -39,6 +39,7 @@ from spark_segmentlog.log.file_names import (
 from spark_segmentlog.log.file_signature import FileSignature, signature_of
 from spark_segmentlog.log.files import LOCAL, LogFile, Storage
 from spark_segmentlog.log.header_walk import HeaderWalk, OnCorrupt, ReadBuffer
+from spark_segmentlog.log.index_trust import LOOKUP_READ_BYTES
 from spark_segmentlog.log.log_directory import LogDirectoryState
 from spark_segmentlog.log.partition_listing import PartitionListing, list_partition
 from spark_segmentlog.log.producer_snapshot import ProducerState, parse_producer_snapshot
@@ -142,25 +143,23 @@ class SegmentList(Sequence[Segment]):
     def reaching_timestamp(self, timestamp_ms: int) -> SegmentList:
         """Leave out the segments whose records are all known to lie below a time.
 
-        By the last entry of the `.timeindex`, where it is trusted; elsewhere the headers behind
-        that entry are walked, unless there are very many such segments: then they are kept.
+        By the last entry of the `.timeindex`, and the headers behind it. Very many segments are not
+        all looked into: those with a trusted index are left out by its last entry alone, so that
+        one that lies hides their records; the others are kept.
         """
-        trusted = self._log.are_indexes_trusted(self)
-        is_kept = np.ones(len(self), np.bool_)
-        buffer = ReadBuffer()
-        paths = self.paths(file_names.TIME_INDEX_SUFFIX)
-        for index, (path, is_trusted) in enumerate(zip(paths, trusted.tolist(), strict=True)):
-            if is_trusted:
-                largest = read_largest_timestamp(self._log.storage, path)
-                is_kept[index] = (
-                    largest is None
-                    or largest >= timestamp_ms
-                    or _reaches(self[index], timestamp_ms, buffer)
-                )
-        untrusted = np.flatnonzero(~trusted)
-        if len(untrusted) <= MAX_WALKED_SEGMENTS:
-            for index in untrusted.tolist():
+        largest = [
+            read_largest_timestamp(self._log.storage, path)
+            for path in self.paths(file_names.TIME_INDEX_SUFFIX)
+        ]
+        is_kept = np.array([it is not None and it >= timestamp_ms for it in largest], np.bool_)
+        below = np.flatnonzero(~is_kept)
+        if len(below) <= MAX_WALKED_SEGMENTS:
+            buffer = ReadBuffer(LOOKUP_READ_BYTES)
+            for index in below.tolist():
                 is_kept[index] = _reaches(self[index], timestamp_ms, buffer)
+        else:
+            is_unknown = np.array([it is None for it in largest], np.bool_)
+            is_kept |= is_unknown | ~self._log.are_indexes_trusted(self)
         return self._some(is_kept)
 
     def _some(self, chosen: slice | npt.NDArray[np.bool_]) -> SegmentList:
@@ -664,13 +663,8 @@ class PartitionLog:
     def _find_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         buffer = ReadBuffer()
         segments = self.segments_between(self.log_start_offset, self.log_end_offset)
-        trusted = self.are_indexes_trusted(segments).tolist()
-        for index, path in enumerate(segments.paths(file_names.TIME_INDEX_SUFFIX)):
-            largest = read_largest_timestamp(self.storage, path) if trusted[index] else None
-            may_skip = largest is not None and largest < timestamp_ms
-            if may_skip and not segments[index].may_reach_timestamp(timestamp_ms, buffer):
-                continue
-            found = self.first_at_or_after(segments[index], timestamp_ms, buffer)
+        for segment in segments.reaching_timestamp(timestamp_ms):
+            found = self.first_at_or_after(segment, timestamp_ms, buffer)
             if found is not None:
                 return found
         return None

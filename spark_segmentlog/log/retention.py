@@ -328,13 +328,9 @@ class _Selection:
 def largest_timestamp(segment: Segment, buffer: ReadBuffer) -> int:
     """Find the largest timestamp of a segment's records, in ms; -1 where none has one.
 
-    From the time index where that is trusted to be whole and says anything; zeros of a file that
-    was preallocated are no entries. Elsewhere the batch headers behind the last entry are walked:
-    a crash can leave an index that ends before the log does, or none.
+    Behind the last entry of the time index the batch headers are walked: a crash can leave an index
+    that ends before the log does, or none.
     """
-    indexed = segment.largest_timestamp()
-    if indexed is not None and indexed >= 0:
-        return indexed
     largest, position = _last_time_entry(segment)
     for table in segment.headers(position, buffer=buffer):
         largest = max(largest, int(table.max_timestamp.max()))

@@ -210,26 +210,18 @@ class Segment:
         with self.time_index() as index:
             return self._believed(index.last_entry())
 
-    def largest_timestamp(self) -> int | None:
-        """Read the largest timestamp from the `.timeindex`, in ms; None where it cannot be told."""
-        entry = self.last_time_entry() if self.is_index_trusted else None
-        return None if entry is None else entry.timestamp
-
     def may_reach_timestamp(self, timestamp_ms: int, buffer: ReadBuffer) -> bool:
         """Tell whether a record may lie at or after a time; false only when it is known.
 
-        Behind the last time entry of a segment whose index may be incomplete, headers are walked,
-        as far as `MAX_TIME_WALK_BYTES`.
+        Behind the last time entry headers are walked, as far as `MAX_TIME_WALK_BYTES`.
         """
         with self.time_index() as index:
             last = index.last_entry()
         if last is not None and last.timestamp >= timestamp_ms:
             return True
-        last = self._believed(last)
-        if self.is_index_trusted and last is not None:
-            return False
         with self.open_log() as file:
-            start = 0 if last is None else self.position_for(last.offset + 1, file)
+            is_believed = last is not None and index_trust.is_largest_timestamp(self, file, last)
+            start = self.position_for(last.offset + 1, file) if last and is_believed else 0
             walk = HeaderWalk(self, file, start, buffer, False, None)
             for table in walk:
                 if (table.max_timestamp >= timestamp_ms).any():

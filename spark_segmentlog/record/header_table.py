@@ -278,9 +278,26 @@ def find_covering_entries(
     """
     assert at >= 0
     assert at + HEADER_SIZE_UP_TO_MAGIC <= len(buffer)
+    buffer = flat_bytes(buffer)
+    positions = _possible_starts(buffer, at, min_offset, end_offset)
     found = np.empty(_MAX_COVERING_ENTRIES, np.int64)
-    count = kernels.find_covering(flat_bytes(buffer), 0, at, left, min_offset, end_offset, found)
+    count = kernels.find_covering(buffer, positions, at, left, min_offset, end_offset, found)
     return found[:count] if count <= len(found) else None
+
+
+def _possible_starts(buffer: Bytes, at: int, min_offset: int, end_offset: int) -> Int64s:
+    """List the indexes below `at` where the upper half of an offset in a range may stand."""
+    upper = min_offset >> 32
+    if end_offset <= min_offset:
+        return np.empty(0, np.int64)
+    if (end_offset - 1) >> 32 != upper:
+        return np.arange(at)
+    starts = []
+    for shift in range(4):
+        words = buffer[shift : shift + (len(buffer) - shift) // 4 * 4].view(">u4")
+        starts.append(np.flatnonzero(words == upper) * 4 + shift)
+    together = np.concatenate(starts)
+    return together[together < at]
 
 
 def check_inside(buffer: Bytes, entries: Int64s, rows: Int64s, file_position: int) -> None:

@@ -512,23 +512,22 @@ def find_entry(
 @kernel
 def find_covering(
     buffer: Bytes,
-    start: int,
+    positions: Int64s,
     at: int,
     left: int,
     min_offset: int,
     end_offset: int,
     found: Int64s,
 ) -> int:
-    """List the indexes in buffer[start:at] where an entry may stand that reaches beyond `at`.
+    """List the positions before index `at` where an entry may stand that reaches beyond it.
 
-    It starts before `at`, ends behind it and at most `left` bytes behind it, and its offsets lie in
-    [min_offset, end_offset). No checksum is compared. Returns their number, which may be larger
-    than `found` has room for; those are the last ones, `HEADER_SIZE_UP_TO_MAGIC` bytes behind `at`
-    are there to be read.
+    It ends behind `at`, at most `left` bytes behind it, and its offset lies in [min_offset,
+    end_offset). No checksum is compared. Returns their number, which may be larger than `found` has
+    room for. The caller has checked that HEADER_SIZE_UP_TO_MAGIC bytes behind `at` are there.
     """
     count = 0
-    for behind in range(at - start):
-        position = at - 1 - behind
+    for i in range(len(positions)):
+        position = positions[i]
         base_offset = load_be64(buffer, position)
         if base_offset < min_offset or base_offset >= end_offset:
             continue
