@@ -24,6 +24,7 @@ from spark_segmentlog.errors import SegmentLogError, UnsafeTargetError
 from spark_segmentlog.log.file_names import METADATA_TOPIC, TopicPartition, find_base_offset
 from spark_segmentlog.log.files import LOCAL
 from spark_segmentlog.log.header_walk import HeaderWalk, ReadBuffer
+from spark_segmentlog.log.partition_listing import list_names
 from spark_segmentlog.log.segment import Segment
 from spark_segmentlog.record.batch import iterate_records
 from spark_segmentlog.record.varint import MAX_VARINT_BYTES
@@ -207,7 +208,7 @@ class _Fields:
 
 def _values(directory: str) -> Iterator[tuple[str, bytes]]:
     """Give the values of data records: the newest snapshot's, then those of the log behind it."""
-    names = sorted(LOCAL.list_names(directory))
+    names = sorted(list_names(LOCAL, directory))
     snapshots = [match for name in names if (match := SNAPSHOT_NAME.fullmatch(name))]
     start_offset = 0
     if snapshots:

@@ -73,6 +73,7 @@ class LogManager:
         *,
         filesystem: Any = None,
         include_deleted: bool = False,
+        may_be_empty: bool = False,
         skip_corrupt: bool = False,
         check_crcs: bool = True,
     ) -> LogManager:
@@ -86,6 +87,8 @@ class LogManager:
             Where the paths are; by default the local disk, or what their scheme says.
         include_deleted : bool
             Whether ``-delete`` directories count, for partitions that have no other.
+        may_be_empty : bool
+            Whether log directories may all be without partitions, or that is an error.
         skip_corrupt : bool
             Whether bad bytes are stepped over when offsets are looked up, or are an error.
         check_crcs : bool
@@ -99,7 +102,14 @@ class LogManager:
         texts = [os.fspath(path) for path in wanted]
         if not texts:
             raise LogPathNotFoundError("no path was given, at least one is needed")
-        source = _Source(tuple(texts), filesystem, include_deleted, skip_corrupt, check_crcs)
+        source = _Source(
+            paths=tuple(texts),
+            filesystem=filesystem,
+            include_deleted=include_deleted,
+            may_be_empty=may_be_empty,
+            skip_corrupt=skip_corrupt,
+            check_crcs=check_crcs,
+        )
         look = source.look()
         for _ in range(LISTING_ATTEMPTS):
             if look.is_current():
@@ -186,13 +196,14 @@ class LogManager:
         return f"topic {topic_partition.topic!r} is not in {where}: there are {self.topics()}"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Source:
     """What is looked at, and what is known of its folders from one look to the next."""
 
     paths: tuple[str, ...]
     filesystem: Any
     include_deleted: bool
+    may_be_empty: bool
     skip_corrupt: bool
     check_crcs: bool
     memo: FolderMemo = field(default_factory=FolderMemo)
@@ -200,7 +211,7 @@ class _Source:
     def look(self, earlier: _Look | None = None) -> _Look:
         """List everything; folders that have not changed since an earlier look are as they were."""
         for _ in range(LISTING_ATTEMPTS):
-            reader = RememberingReader(self.memo)
+            reader = RememberingReader(self.memo, is_patient=self.may_be_empty)
             resolver = PathResolver(
                 self.filesystem, include_deleted=self.include_deleted, reader=reader
             )

@@ -81,8 +81,12 @@ def list_partition(storage: Storage, directory: str) -> PartitionListing:
     FileNotFoundError
         The directory is gone.
     """
-    names = list_whole(storage, directory, lambda: storage.list_names(directory), _agree)
-    return sort_names(names)
+    return sort_names(list_names(storage, directory))
+
+
+def list_names(storage: Storage, directory: str) -> list[str]:
+    """List the names of a partition directory's files, none of them missed."""
+    return list_whole(storage, directory, lambda: storage.list_names(directory), _agree)
 
 
 def _agree(earlier: list[str], later: list[str], attempt: int) -> bool:

@@ -38,7 +38,7 @@ from spark_segmentlog.log.file_names import (
     parse_partition_directory_name,
 )
 from spark_segmentlog.log.file_signature import LISTING_ATTEMPTS, list_whole
-from spark_segmentlog.log.files import Storage, resolve_storage
+from spark_segmentlog.log.files import LOCAL, Storage, resolve_storage
 from spark_segmentlog.log.lock import BROKER_LOCK_FILE_NAME
 from spark_segmentlog.log.log_directory import LogDirectoryState
 
@@ -282,7 +282,14 @@ def _expand(storage: Storage, path: str) -> list[str]:
     """Expand a glob; a path that exists is itself, whatever characters it holds."""
     if not glob.has_magic(path) or storage.exists(path):
         return [path]
-    found = [it for it in sorted(storage.glob(path)) if not _is_met_by_chance(it, path)]
+    matches = sorted(storage.glob(path))
+    if storage == LOCAL:
+        # A file that was renamed meanwhile may have been missed under both names.
+        for _ in range(LISTING_ATTEMPTS):
+            earlier, matches = matches, sorted(storage.glob(path))
+            if matches == earlier:
+                break
+    found = [it for it in matches if not _is_met_by_chance(it, path)]
     if not found:
         raise LogPathNotFoundError(f"{path} matches nothing")
     return found

@@ -21,7 +21,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from spark_segmentlog.errors import EmptyLogDirectoryError
 from spark_segmentlog.log import index_trust
 from spark_segmentlog.log.commit_journal import read_journal
 from spark_segmentlog.log.file_names import (
@@ -166,11 +165,7 @@ def partition_logs(
     paths: Sequence[str], wanted: Container[TopicPartition] | None
 ) -> Iterator[PartitionLog]:
     """Open every copy of the partitions below some paths; a log directory may have none yet."""
-    try:
-        manager = LogManager.open(paths)
-    except EmptyLogDirectoryError:
-        return
-    for log in manager.copies:
+    for log in LogManager.open(paths, may_be_empty=True).copies:
         if wanted is None or log.topic_partition in wanted:
             yield log
 

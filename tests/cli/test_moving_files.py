@@ -134,6 +134,16 @@ def test_every_copy_of_a_partition_is_looked_at(tmp_path: Path, bad: str, verb: 
     assert len(ran.lines) > 1
 
 
+def test_a_folder_of_something_else_is_told(tmp_path: Path) -> None:
+    four_segments(tmp_path / "d0")
+    (tmp_path / "other").mkdir()
+    assert run("verify", tmp_path / "d0", tmp_path / "other").stdout == "0 wrong, 0 harmless\n"
+    (tmp_path / "other" / "notes.txt").touch()
+    ran = run("verify", tmp_path / "d0", tmp_path / "other")
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert "other holds no partition" in ran.stderr
+
+
 def test_indexes_of_every_copy_are_made_anew(tmp_path: Path) -> None:
     indexes = []
     for name in ("d0", "d1"):

@@ -18,10 +18,12 @@ from spark_segmentlog.errors import (
     EmptyLogDirectoryError,
     InvalidBatchError,
     LogPathNotFoundError,
+    SegmentLogError,
 )
-from spark_segmentlog.log import log_watch
+from spark_segmentlog.log import log_directory, log_watch
 from spark_segmentlog.log.commit_journal import (
     VERSIONS_FILE_NAME,
+    CommitState,
     Journal,
     PartitionPlan,
     Versions,
@@ -397,6 +399,54 @@ def test_a_commit_between_the_listings_of_two_directories_is_seen_on_both(
 
     monkeypatch.setattr(LogWatch, "_open", commit_then_open)
     assert ends(watch) == {"t-0": 5, "t-1": 5}
+
+
+def test_commits_to_partitions_that_are_not_chosen_make_no_look_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, _ = build(tmp_path, [batch(0, 3)])
+    busy = log.partition("busy", 0, [[batch(0)]])
+    settle(tmp_path)
+    commits: list[str] = []
+
+    def commit(path: str, storage: object) -> CommitState:
+        commits.append(path)
+        append(busy, batch(len(commits)))
+        return CommitState(len(commits))
+
+    monkeypatch.setattr(log_directory, "commit_state", commit)
+    chosen = LogWatch([str(tmp_path)], choose=lambda found: {T0} & found.keys())
+    with counted_reads() as reads:
+        assert chosen.look()[T0].log_end_offset == 3
+    assert len(commits) == 4
+    assert reads.count("list t-0") == reads.count("walk t-0") == 1
+    assert "walk busy-0" not in reads
+    monkeypatch.setattr(log_watch, "LISTING_ATTEMPTS", 5)
+    with pytest.raises(SegmentLogError, match="commits follow each other faster"):
+        LogWatch([str(tmp_path)]).look()
+
+
+def test_a_segment_that_a_look_missed_under_both_names_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = LogBuilder(tmp_path)
+    directory = log.partition("t", 0, [[batch(0, 3)], [batch(3, 3)], [batch(6, 3)]])
+    plain = directory / segment_file_name(3)
+    plain.rename(f"{plain}.swap")
+    settle(tmp_path)
+    real, met = os.listdir, []
+
+    def listdir(path: str) -> list[str]:
+        names = real(path)
+        if str(path) == str(directory) and not met:
+            met.append(path)
+            Path(f"{plain}.swap").rename(plain)
+            return [name for name in names if not name.startswith(plain.name)]
+        return names
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    found = LogWatch([str(tmp_path)]).look()[T0]
+    assert (met, found.base_offsets.tolist()) == ([str(directory)], [0, 3, 6])
 
 
 # What a look costs
