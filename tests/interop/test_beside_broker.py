@@ -212,6 +212,8 @@ def test_every_read_beside_a_broker_is_whole(traffic: tuple[Broker, Traffic]) ->
             if number % EVERY == place:
                 read()
         assert not running.errors
+        if number % 100 == 99:
+            print(f"{number + 1} rounds", flush=True)
     directory = broker.partition_directory(CLEANED)
     consumed = {it.offset for it in broker.consume([CLEANED])}
     assert len(consumed) < running.ends[CLEANED]
