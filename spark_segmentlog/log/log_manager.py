@@ -128,7 +128,7 @@ class LogManager:
     @property
     def copies(self) -> tuple[PartitionLog, ...]:
         """Every directory of every partition, sorted by partition."""
-        return self._look.logs
+        return tuple(sorted(self._look.logs, key=lambda log: log.topic_partition))
 
     @property
     def named(self) -> frozenset[TopicPartition]:
@@ -170,9 +170,10 @@ class LogManager:
         """
         earlier: Bounds | None = None
         for _ in range(LISTING_ATTEMPTS):
-            wanted = list(self.topic_partitions if topic_partitions is None else topic_partitions)
-            logs = [self.partition_log(topic_partition) for topic_partition in wanted]
             try:
+                known = self.topic_partitions
+                wanted = list(known if topic_partitions is None else topic_partitions)
+                logs = [self.partition_log(topic_partition) for topic_partition in wanted]
                 in_parallel(self._look.measure, logs)
             except FileNotFoundError:
                 # A partition directory is gone: deleted, or moved.
