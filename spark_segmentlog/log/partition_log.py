@@ -871,7 +871,7 @@ class SegmentPursuit:
         self._partition_log = partition_log
         self._attempts = 0
         self._reached = -1
-        self._listed: tuple[FileSignature, Int64s] | None = None
+        self._listed: tuple[FileSignature, list[int]] | None = None
 
     def next(self) -> Segment | None:
         """Give the next segment; None behind the last."""
@@ -899,13 +899,12 @@ class SegmentPursuit:
             signature = FileSignature.of(segment.directory)
             if self._listed is None or self._listed[0] != signature or not signature.is_settled():
                 listing = list_partition(segment.storage, segment.directory)
-                self._listed = signature, listing.base_offsets
+                self._listed = signature, listing.base_offsets.tolist()
         except FileNotFoundError:
             return False
-        first, last = np.searchsorted(
-            self._listed[1], [segment.base_offset + 1, min(bound, end_offset)]
-        )
-        return bool(first < last)
+        base_offsets = self._listed[1]
+        slot = bisect.bisect_right(base_offsets, segment.base_offset)
+        return slot < len(base_offsets) and base_offsets[slot] < min(bound, end_offset)
 
     def look_again(self, next_offset: int) -> int:
         """Look the offsets from `next_offset` on up in a fresh listing; gives where they go on.
