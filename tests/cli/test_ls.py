@@ -89,7 +89,7 @@ def test_a_table_is_aligned_and_cuts_nothing_off_where_no_terminal_is(tmp_path: 
 def test_a_table_is_folded_on_a_terminal_and_its_paths_are_no_markup(tmp_path: Path) -> None:
     path = tmp_path / "[bold]"
     LogBuilder(path).partition("t", 0, [batches(1)])
-    ran = run("ls", path, FORCE_COLOR="1", TERM="xterm-256color", COLUMNS="400")
+    ran = run("ls", path, FORCE_COLOR="1", TERM="xterm-256color", COLUMNS="4000")
     assert "\x1b[1mtopic" in ran.stdout
     assert f"{path}/t-0" in ran.stdout
     folded = run("ls", path, FORCE_COLOR="1", TERM="xterm-256color", COLUMNS="100")
@@ -138,7 +138,7 @@ def test_segments(tmp_path: Path) -> None:
             "isActive": True,
         },
     ]
-    assert run("ls", tmp_path, "--segments", "--fast").lines[2].split()[-7:] == [
+    assert run("ls", tmp_path, "--segments", "--fast").lines[2].split(maxsplit=10)[-7:] == [
         str(5 * size),
         "-",
         "0",
@@ -156,7 +156,7 @@ def test_topics_are_literal_and_several_paths_are_listed_in_their_order(tmp_path
         log.partition("audit-events", 0, [batches(1)])
     LogBuilder(tmp_path / "d2")
     ran = run("ls", *(tmp_path / it for it in ("d1", "d0", "d2")), "--topic", "audit.events")
-    assert [line.split()[-1] for line in ran.lines[1:]] == [
+    assert [line[line.index(str(tmp_path)) :] for line in ran.lines[1:]] == [
         f"{tmp_path}/d1/audit.events-0",
         f"{tmp_path}/d0/audit.events-0",
     ]

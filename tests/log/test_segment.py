@@ -456,7 +456,7 @@ def test_positions_near_and_beyond_two_gigabytes_are_found(tmp_path, size):
         file.write(_emptied(4, last - middle))
         file.seek(last)
         file.write(batch(7, 2))
-    with open(_file(log).replace(".log", ".index"), "wb") as file:
+    with open(_file(log).removesuffix(".log") + ".index", "wb") as file:
         file.write(struct.pack(">iIiI", 5, middle, 8, last))
     segment = open_one(tmp_path).segments[0]
     assert segment.size_bytes() == size

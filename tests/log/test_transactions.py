@@ -188,7 +188,7 @@ def test_the_search_stops_at_an_entry_that_decides_the_range(tmp_path):
 
 def test_a_transaction_index_that_is_being_renamed_counts(tmp_path):
     log = _log(tmp_path, [_data(0, 1), _abort(1, 1), batch(2)], [batch(3)])
-    path = log.segments[0].log_path.replace(".log", ".txnindex")
+    path = log.segments[0].log_path.removesuffix(".log") + ".txnindex"
     (tmp_path / "t-0" / path.rpartition("/")[2]).rename(path + ".swap")
     assert offsets(open_one(tmp_path), committed=True) == [2, 3]
 
