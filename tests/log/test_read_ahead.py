@@ -20,11 +20,14 @@ BATCHES = 3 * READ_BUFFER_BYTES // len(VALUE)
 OFFSETS = ScanOptions(columns=("offset",))
 
 
+def build(path: Path, count: int) -> Path:
+    batches = [v2_batch([RecordSpec(value=VALUE)], base_offset=offset) for offset in range(count)]
+    return LogBuilder(path).partition("t", 0, [batches]) / f"{0:020d}.log"
+
+
 @pytest.fixture
 def log_path(tmp_path: Path) -> Path:
-    batches = [v2_batch([RecordSpec(value=VALUE)], base_offset=offset) for offset in range(BATCHES)]
-    LogBuilder(tmp_path).partition("t", 0, [batches])
-    path = tmp_path / "t-0" / f"{0:020d}.log"
+    path = build(tmp_path, BATCHES)
     assert path.stat().st_size > FIRST_READ_BYTES + 2 * READ_BUFFER_BYTES
     return path
 
@@ -80,9 +83,12 @@ def test_bad_bytes_behind_are_an_error_after_the_rows_before_them(
     assert scan(log_path, skipping) == [it for it in range(BATCHES) if it != bad]
 
 
-def test_a_scan_that_is_given_up_leaves_no_thread(log_path: Path) -> None:
+def test_a_scan_that_is_given_up_leaves_no_thread(tmp_path: Path) -> None:
+    path = build(tmp_path, 4 * BATCHES)
+    before = set(threading.enumerate())
     options = ScanOptions(columns=("offset", "value"))
-    rows = PartitionLog.open(str(log_path.parent)).scan(options=options)
-    next(rows)
-    assert any(it.name.startswith("segmentlog-read-ahead") for it in threading.enumerate())
+    rows = PartitionLog.open(str(path.parent)).scan(options=options)
+    assert 0 < next(rows).num_rows < 2 * BATCHES
+    (thread,) = set(threading.enumerate()) - before
+    assert thread.name.startswith("segmentlog-read-ahead")
     rows.close()
