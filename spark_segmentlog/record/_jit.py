@@ -1,10 +1,11 @@
 """Compilation of kernels: a typed `njit` whose cache never gets in the way, and intrinsics.
 
 numba caches compiled code beside the source, or in the user's cache directory. Where neither can
-be written (read-only installs, zips, eggs, containers without a home) it refuses at import; here
-the kernel is then compiled in every process. What the cache holds belongs to the code of the
-function and of all that it calls, not to the time stamp of one file: kernels call each other across
-files, and a wheel may give all versions of a file the same time.
+be written (read-only installs, zips, eggs, users without a home) it refuses at import; here a
+folder of the user's own among the temporary files is taken then, or else every process compiles
+anew, and either is told in one line. What the cache holds belongs to the code of the function and
+of all that it calls, not to the time stamp of one file: kernels call each other across files, and a
+wheel may give all versions of a file the same time.
 
 Kernels own no memory: they make no arrays, and so are compiled without numba's reference counts,
 which cost a record five times what its bytes do.
@@ -15,10 +16,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import logging
+import os
 import pickle
+import stat
+import tempfile
 from collections.abc import Callable
 from importlib import resources
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 import llvmlite.binding
 import numba
@@ -42,7 +46,7 @@ def kernel(function: Callable[_P, _R]) -> Callable[_P, _R]:
     try:
         dispatcher._cache = _KernelCache(function)
     except (RuntimeError, OSError) as error:
-        _log.debug("no cache for kernel %s: %s", function.__name__, error)
+        _warn_once("kernels are compiled in every process, for seconds each", str(error))
     compiled: Callable[_P, _R] = dispatcher
     return compiled
 
@@ -54,8 +58,85 @@ def inlined(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return compiled
 
 
+@functools.cache
+def _warn_once(what: str, why: str) -> None:
+    """Say it once a process, not once a kernel."""
+    _log.warning("%s: %s; NUMBA_CACHE_DIR names a folder to keep them in", what, why)
+
+
+@functools.cache
+def _temporary_folder() -> str:
+    """Return a folder that this user alone can enter: what is loaded from it is run.
+
+    Raises
+    ------
+    OSError
+        There is none, and none can be made.
+    """
+    folder = os.path.join(tempfile.gettempdir(), f"segmentlog-kernels-{os.geteuid()}")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    found = os.lstat(folder)
+    if (
+        not stat.S_ISDIR(found.st_mode)
+        or found.st_uid != os.geteuid()
+        or stat.S_IMODE(found.st_mode) & 0o077
+    ):
+        raise PermissionError(f"{folder} is no folder that this user alone can enter")
+    return folder
+
+
+class _TemporaryPlace(caching._CacheLocator):  # type: ignore[misc]
+    """Where numba keeps what it compiled from one file: among the temporary files."""
+
+    def __init__(self, function: Callable[..., Any], file: str) -> None:
+        self._py_file = file
+        self._line = function.__code__.co_firstlineno
+        self._folder = os.path.join(_temporary_folder(), self.get_suitable_cache_subpath(file))
+
+    def get_cache_path(self) -> str:
+        return self._folder
+
+    def get_source_stamp(self) -> str:
+        return _own_digest()
+
+    def get_disambiguator(self) -> str:
+        return str(self._line)
+
+
+class _WritablePlace:
+    """The first of numba's places, or else the temporary one, that takes a file."""
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], file: str) -> Any:
+        for places in caching.CompileResultCacheImpl._locator_classes:
+            place = places.from_function(function, file)
+            if place is not None and cls._takes_a_file(place):
+                return place
+        place = _TemporaryPlace(function, file)
+        place.ensure_cache_path()
+        _warn_once(
+            f"compiled kernels are kept in {_temporary_folder()}",
+            "neither the package's folder nor the user's cache can be written",
+        )
+        return place
+
+    @staticmethod
+    def _takes_a_file(place: Any) -> bool:
+        try:
+            place.ensure_cache_path()
+        except OSError:
+            return False
+        return True
+
+
+class _PlacedCacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
+    _locator_classes: ClassVar = [_WritablePlace]
+
+
 class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
     """numba's cache, stamped with what was compiled; trouble with it means a compilation."""
+
+    _impl_class = _PlacedCacheImpl
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
@@ -67,16 +148,20 @@ class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
-            return super().load_overload(sig, target_context)
+            compiled = super().load_overload(sig, target_context)
         except _CACHE_ERRORS as error:
             _log.debug("kernel cache %s not read: %s", self.cache_path, error)
             return None
+        # Two processes that fill the cache at once may give their files the same number: numba's
+        # index then names code for other arguments.
+        wanted = tuple(getattr(sig, "args", sig))
+        return compiled if compiled is not None and compiled.signature.args == wanted else None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         try:
             super().save_overload(sig, data)
         except _CACHE_ERRORS as error:
-            _log.debug("kernel cache %s not written: %s", self.cache_path, error)
+            _warn_once("compiled kernels are not kept", str(error))
 
 
 def _digest_of(function: Callable[..., Any]) -> str:

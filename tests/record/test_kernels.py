@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
+import stat
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -117,10 +120,12 @@ print(sum(kernels.crc32c_of.stats.cache_hits.values()))
 """
 
 
-def _probe(tmp_path: Path, environment: dict[str, str], package: Path | None = None) -> str:
+def _run(
+    program: str, tmp_path: Path, environment: dict[str, str], package: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     root = package or Path(_jit.__file__).parents[2]
     done = subprocess.run(
-        [sys.executable, "-c", _PROBE],
+        [sys.executable, "-c", program],
         env={"PYTHONPATH": str(root), "PATH": "/usr/bin:/bin", **environment},
         cwd=tmp_path,
         capture_output=True,
@@ -128,7 +133,11 @@ def _probe(tmp_path: Path, environment: dict[str, str], package: Path | None = N
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return done
+
+
+def _probe(tmp_path: Path, environment: dict[str, str], package: Path | None = None) -> str:
+    return _run(_PROBE, tmp_path, environment, package).stdout.strip()
 
 
 def test_second_process_takes_kernels_from_the_cache(tmp_path: Path) -> None:
@@ -147,13 +156,89 @@ def test_damaged_cache_means_a_compilation(tmp_path: Path) -> None:
     assert _probe(tmp_path, environment) == "0"
 
 
-def test_kernels_work_from_a_zip_and_where_nothing_can_be_written(tmp_path: Path) -> None:
-    package = Path(_jit.__file__).parents[1]
-    archive = tmp_path / "library.zip"
-    with zipfile.ZipFile(archive, "w") as writer:
-        for path in sorted(package.rglob("*.py")):
-            writer.write(path, path.relative_to(package.parent))
-    blocked = tmp_path / "blocked"
+_TWO_SIGNATURES = """
+import numpy as np
+from spark_segmentlog.record._jit import kernel
+
+@kernel
+def first_of(values):
+    return values[0]
+
+print(first_of(np.full(8, 7, np.uint8)), first_of(np.full(8, 9, np.int64)))
+"""
+
+
+def test_code_that_the_cache_holds_under_other_arguments_is_not_run(tmp_path: Path) -> None:
+    environment = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "HOME": str(tmp_path)}
+    program = tmp_path / "program.py"
+    program.write_text(_TWO_SIGNATURES)
+    run_it = f"import runpy; runpy.run_path({str(program)!r})"
+    assert _run(run_it, tmp_path, environment).stdout == "7 9\n"
+    one, other = sorted((tmp_path / "cache").rglob("*first_of*.nbc"))
+    bytes_of_one = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(bytes_of_one)
+    assert _run(run_it, tmp_path, environment).stdout == "7 9\n"
+
+
+def _blocked_install(tmp_path: Path, *, zipped: bool) -> tuple[Path, dict[str, str]]:
+    """Install the package where neither it nor the home takes a file, from root neither."""
+    source, blocked = Path(_jit.__file__).parents[1], tmp_path / "blocked"
     blocked.write_text("a file where a folder is wanted")
-    environment = {"HOME": str(blocked), "XDG_CACHE_HOME": str(blocked)}
-    assert _probe(tmp_path, environment, archive) == "0"
+    root = tmp_path / ("library.zip" if zipped else "library")
+    if zipped:
+        with zipfile.ZipFile(root, "w") as writer:
+            for path in sorted(source.rglob("*.py")):
+                writer.write(path, path.relative_to(source.parent))
+    else:
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(source, root / source.name, ignore=ignored)
+        for folder in [path.parent for path in root.rglob("__init__.py")]:
+            (folder / "__pycache__").write_text("a file where a folder is wanted")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    places = {"HOME": blocked, "XDG_CACHE_HOME": blocked, "TMPDIR": temporary}
+    return root, {name: str(path) for name, path in places.items()}
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_where_home_and_install_take_no_file_kernels_are_kept_among_the_temporary_files(
+    tmp_path: Path, zipped: bool
+) -> None:
+    root, environment = _blocked_install(tmp_path, zipped=zipped)
+    folder = tmp_path / "temporary" / f"segmentlog-kernels-{os.geteuid()}"
+    first, second = (_run(_PROBE, tmp_path, environment, root) for _ in range(2))
+    assert (first.stdout, second.stdout) == ("0\n", "1\n")
+    assert first.stderr == second.stderr
+    assert len(first.stderr.splitlines()) == 1
+    assert f"compiled kernels are kept in {folder}: " in first.stderr
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def _make_file(path: Path) -> None:
+    path.write_text("a file where a folder is wanted")
+
+
+def _make_open_to_others(path: Path) -> None:
+    path.mkdir()
+    path.chmod(0o777)
+
+
+def _make_link(path: Path) -> None:
+    target = path.parent / "target"
+    target.mkdir(mode=0o700)
+    path.symlink_to(target)
+
+
+@pytest.mark.parametrize("make", [_make_file, _make_open_to_others, _make_link])
+def test_no_code_is_loaded_from_a_temporary_folder_that_is_not_the_users_own(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    root, environment = _blocked_install(tmp_path, zipped=False)
+    make(tmp_path / "temporary" / f"segmentlog-kernels-{os.geteuid()}")
+    for _ in range(2):
+        done = _run(_PROBE, tmp_path, environment, root)
+        assert done.stdout == "0\n"
+        assert len(done.stderr.splitlines()) == 1
+        assert done.stderr.startswith("kernels are compiled in every process, for seconds each: ")
+    assert not [path for path in tmp_path.rglob("*.nb*") if path.is_file()]
