@@ -1,6 +1,13 @@
 """Settings of all property tests: none depends on speed, since a first call compiles kernels.
 
 And what tests of several folders use: the one Spark session, and the logs of real brokers.
+
+Tests run in random order and in several processes, each with fixtures and a Spark session of its
+own. So none may lean on what another left behind (a thread, a cache, a setting of the session), or
+on where its folder lies: take a path apart (``Path.name``, ``is_relative_to``), never search it.
+
+A property test takes ``@settings(max_examples=...)`` for what `make test` can afford, and no more:
+`make faults` runs each with ``SEGMENTLOG_EXAMPLES_FACTOR`` times as many.
 """
 
 from __future__ import annotations
@@ -12,7 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 from pyspark.sql import SparkSession
 
 from tests.broker_logs.broker_data import BrokerLog, unpack
@@ -23,6 +30,27 @@ settings.register_profile(
     "segmentlog", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("segmentlog")
+
+EXAMPLES_FACTOR = int(os.environ.get("SEGMENTLOG_EXAMPLES_FACTOR", "1"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Multiply the examples of every property test."""
+    tests = {item.obj for item in items if isinstance(item, pytest.Function)}
+    for test in filter(is_hypothesis_test, tests):
+        once: settings = test._hypothesis_internal_use_settings
+        test._hypothesis_internal_use_settings = settings(
+            once, max_examples=once.max_examples * EXAMPLES_FACTOR
+        )
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Tell the seed of the order, which a quiet run would leave out."""
+    seed = config.getoption("randomly_seed", None)
+    if isinstance(seed, int):
+        terminalreporter.write_line(f"order of the tests: --randomly-seed={seed}")
 
 
 @pytest.fixture(scope="session")

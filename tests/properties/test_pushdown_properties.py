@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
@@ -169,34 +169,35 @@ def literal(value: Any) -> str:
 
 
 @pytest.mark.parametrize("pushdown", ["auto", "true"])
+# The setting of the session is one for all examples.
+@settings(
+    max_examples=4,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(
+    log=partition_logs(max_batches=5, max_records=8),
+    filters=st.lists(predicates(), min_size=1, max_size=3),
+)
 def test_narrowed_read_through_spark_is_a_full_read_filtered(
     spark: SparkSession,
     spark_settings: Callable[[str, str], None],
-    tmp_path: Path,
     pushdown: str,
+    log: GeneratedLog,
+    filters: list[Filter],
 ) -> None:
     spark_settings("spark.sql.python.filterPushdown.enabled", "true")
     columns = ["topic", "partition", "offset"]
-
-    @settings(max_examples=4)
-    @given(
-        log=partition_logs(max_batches=5, max_records=8),
-        filters=st.lists(predicates(), min_size=1, max_size=3),
-    )
-    def check(log: GeneratedLog, filters: list[Filter]) -> None:
-        with tempfile.TemporaryDirectory(dir=tmp_path) as directory:
-            build(Path(directory), [log], clean=True)
-            whole = read_arrow(directory).read_all().to_pylist()
-            expected = [
-                tuple(row[name] for name in columns)
-                for row in whole
-                if all(holds(it, row) for it in filters)
-            ]
-            reader = spark.read.format("segmentlog").option("pushdown", pushdown)
-            frame = reader.option("maxPartitionBytes", "1m").load(directory)
-            for it in filters:
-                frame = frame.where(sql(it))
-            rows = sorted(map(tuple, frame.select(*columns).collect()))
-            assert rows == sorted(expected)
-
-    check()
+    with tempfile.TemporaryDirectory() as directory:
+        build(Path(directory), [log], clean=True)
+        whole = read_arrow(directory).read_all().to_pylist()
+        expected = [
+            tuple(row[name] for name in columns)
+            for row in whole
+            if all(holds(it, row) for it in filters)
+        ]
+        reader = spark.read.format("segmentlog").option("pushdown", pushdown)
+        frame = reader.option("maxPartitionBytes", "1m").load(directory)
+        for it in filters:
+            frame = frame.where(sql(it))
+        rows = sorted(map(tuple, frame.select(*columns).collect()))
+        assert rows == sorted(expected)
