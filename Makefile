@@ -7,9 +7,11 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 EXTRAS := test,bench,dev
 FAULTS := tests
+PROCESSES := 2
 
-export PYSPARK_PYTHON := $(abspath $(PY))
-export PYSPARK_DRIVER_PYTHON := $(abspath $(PY))
+# The folder's name may hold spaces, which make's own functions for paths take for several names.
+export PYSPARK_PYTHON := $(CURDIR)/$(PY)
+export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(PY)
 export PYTHONPATH := $(CURDIR)
 
 .PHONY: help
@@ -34,8 +36,8 @@ demo: install ## read a small real Kafka log through Spark and print rows, plan 
 	$(PY) examples/demo.py
 
 .PHONY: test
-test: install ## run the tests (under ten minutes on two cores)
-	$(PY) -m pytest -q
+test: install ## run the tests in two processes and random order (under ten minutes on two cores)
+	$(PY) -m pytest -q -n $(PROCESSES)
 
 .PHONY: lint
 lint: $(STAMP) ## ruff, mypy --strict, import layers
@@ -59,9 +61,10 @@ interop: install ## tests against a real Kafka broker (fetches its jars once)
 	$(PY) -m pytest -q -m interop --timeout 900 tests/interop
 
 .PHONY: faults
-faults: install ## crash, fault and fuzz suites
+faults: install ## crash, fault and fuzz suites, and every property test with thousands of examples
 	-$(PY) -m pip install -q --disable-pip-version-check -e '.[fuzz]'
-	$(PY) -m pytest -q -m faults --timeout 3600 $(FAULTS)
+	SEGMENTLOG_EXAMPLES_FACTOR=$${SEGMENTLOG_EXAMPLES_FACTOR:-50} \
+	$(PY) -m pytest -q -m "faults or hypothesis" --timeout 7200 $(FAULTS)
 
 .PHONY: bench
 bench: install ## measure the ratios of the README's table
