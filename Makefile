@@ -3,24 +3,18 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
-PY := $(VENV)/bin/python
+PY := conf/python
 STAMP := $(VENV)/.installed
 EXTRAS := test,bench,dev
 FAULTS := tests
 PROCESSES := 2
-
-# The folder's name may hold spaces, which make's own functions for paths take for several names.
-export PYSPARK_PYTHON := $(CURDIR)/$(PY)
-export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(PY)
-export PYTHONPATH := $(CURDIR)
 
 .PHONY: help
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/:/' | awk -F': ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 $(STAMP): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; name one with: make PYTHON=python3.12 demo"; exit 1; }
-	@$(PYTHON) -m venv $(VENV) || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -q && apt-get install -yq python3-venv && $(PYTHON) -m venv $(VENV); } || { echo "Python has no venv module; type: sudo apt-get install python3-venv"; exit 1; }
+	@conf/ensure-venv $(PYTHON)
 	$(PY) -m pip install -q --disable-pip-version-check -e '.[$(EXTRAS)]'
 	@touch $@
 
@@ -72,4 +66,5 @@ bench: install ## measure the ratios of the README's table
 
 .PHONY: clean
 clean: ## remove .venv and everything that was built
+	@case "$$(readlink $(VENV))" in */segmentlog-venv.??????) rm -rf "$$(readlink $(VENV))" ;; esac
 	rm -rf $(VENV) .build build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

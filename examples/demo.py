@@ -12,7 +12,8 @@ spark = (
     .config("spark.ui.showConsoleProgress", False)
     .config(
         "spark.driver.extraJavaOptions",
-        f"-Dlog4j2.configurationFile={ROOT / 'conf' / 'log4j2.properties'}",
+        # Spark cuts these options at spaces, which a URI has none of.
+        f"-Dlog4j2.configurationFile={(ROOT / 'conf' / 'log4j2.properties').as_uri()}",
     )
     .getOrCreate()
 )
