@@ -53,12 +53,15 @@ class PartitionListing:
         Of the segments.
     suffixes : mapping of int to str
         What stands behind the files' names, by base offset, of segments that are being renamed.
+    orphan_offsets : ndarray of int64
+        Of offset indexes whose segment has no `.log`.
     """
 
     base_offsets: Int64s
     suffixes: Mapping[int, str]
     transaction_index_offsets: Int64s
     snapshot_offsets: Int64s
+    orphan_offsets: Int64s
 
     def only(self, named: Mapping[int, str]) -> PartitionListing:
         """Keep some of the segments, and those whose files were named with a suffix."""
@@ -70,6 +73,7 @@ class PartitionListing:
             suffixes={**self.suffixes, **suffixes},
             transaction_index_offsets=self.transaction_index_offsets,
             snapshot_offsets=self.snapshot_offsets,
+            orphan_offsets=self.orphan_offsets,
         )
 
 
@@ -119,7 +123,18 @@ def sort_names(names: list[str]) -> PartitionListing:
         suffixes=dict.fromkeys(swapped, SWAP_SUFFIX),
         transaction_index_offsets=_ascending(transaction_indexes),
         snapshot_offsets=_ascending(_offsets(others, SNAPSHOT_SUFFIX)),
+        orphan_offsets=_orphans(names, swapped),
     )
+
+
+def _orphans(names: list[str], swapped: set[int]) -> Int64s:
+    logs = {name[:BASE_OFFSET_DIGITS] for name in names if name[-4:] == LOG_SUFFIX}
+    lonely = [
+        name
+        for name in names
+        if name[-6:] == OFFSET_INDEX_SUFFIX and name[:BASE_OFFSET_DIGITS] not in logs
+    ]
+    return _ascending(set(_offsets(lonely, OFFSET_INDEX_SUFFIX)) - swapped)
 
 
 def _plain_segments(names: list[str]) -> list[int]:

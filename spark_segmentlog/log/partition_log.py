@@ -12,6 +12,7 @@ from __future__ import annotations
 import bisect
 import copy
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -61,6 +62,7 @@ from spark_segmentlog.record.legacy import iterate_messages
 READ_COMMITTED: Final = "read_committed"
 RESOLVE_ATTEMPTS: Final = 100
 MAX_WALKED_SEGMENTS: Final = 2000
+ORPHAN_PAUSE_SECONDS: Final = 0.05
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
@@ -380,6 +382,34 @@ class PartitionLog:
         if cap is not None:
             return cap[1]
         return max(self.resolved(self.find_next_offset), self.log_start_offset)
+
+    @cached_property
+    def lost_segments(self) -> list[LostRange]:
+        """Offsets of segments whose `.log` is gone and whose index is still there.
+
+        Retention and compaction take both away, one after the other, so that what a listing shows
+        is looked at once more. Below the checkpointed log start nothing is lost.
+        """
+        found = set(self.listing.orphan_offsets.tolist())
+        if not found or self._named is not None or self._cap is not None:
+            return []
+        time.sleep(ORPHAN_PAUSE_SECONDS)
+        again = list_partition(self.storage, self.directory)
+        found &= set(again.orphan_offsets.tolist())
+        log_start_offset = self.state.log_start_offsets.get(self.topic_partition, 0)
+        ranges = [(max(it, log_start_offset), self._end_of_lost(it)) for it in sorted(found)]
+        return [
+            LostRange(topic_partition=self.topic_partition, start_offset=start, end_offset=end)
+            for start, end in ranges
+            if start < end
+        ]
+
+    def _end_of_lost(self, base_offset: int) -> int:
+        bound = self._next_base_offset(base_offset)
+        if bound is not None:
+            return bound
+        points = self.state.recovery_points or {}
+        return max(points.get(self.topic_partition, 0), base_offset + 1)
 
     @property
     def lost_at_end(self) -> tuple[int, int] | None:

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from spark_segmentlog.log import index_trust
 from spark_segmentlog.log.commit_journal import read_journal
 from spark_segmentlog.log.file_names import (
+    LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     TopicPartition,
@@ -39,7 +40,7 @@ from spark_segmentlog.log.header_walk import (
 )
 from spark_segmentlog.log.index_file import IndexFile
 from spark_segmentlog.log.log_manager import LogManager
-from spark_segmentlog.log.partition_log import PartitionLog, while_it_is_there
+from spark_segmentlog.log.partition_log import LostRange, PartitionLog, while_it_is_there
 from spark_segmentlog.log.preflight import CUTS_THE_LOG, surroundings, torn_segment
 from spark_segmentlog.log.segment import ScanOptions, Segment, SegmentScanner
 from spark_segmentlog.log.segment_tail import MAX_RELATIVE_OFFSET
@@ -179,8 +180,22 @@ def verify_partition(log: PartitionLog, *, deep: bool = False) -> Iterator[Findi
     def verify(segment: Segment) -> list[Finding]:
         return _verify_segment(log, segment, deep=deep)
 
+    for lost in log.lost_segments:
+        yield _lost_segment(lost, log)
     yield from log.visit_segments(
         lambda segment, _: ((it, 0) for it in log.looked_at(segment, verify))
+    )
+
+
+def _lost_segment(lost: LostRange, log: PartitionLog) -> Finding:
+    name = segment_file_name(lost.start_offset, LOG_SUFFIX)
+    return Finding(
+        kind=FindingKind.LOST_OFFSETS,
+        path=f"{log.directory}/{name}",
+        topic_partition=log.topic_partition,
+        start_offset=lost.start_offset,
+        end_offset=lost.end_offset,
+        detail="the .log of the segment is gone, its index is there",
     )
 
 
@@ -329,7 +344,9 @@ def _check_end(survey: SegmentSurvey, log: PartitionLog) -> Iterator[Finding]:
     lost_range = survey.lost_range
     points = log.state.recovery_points or {}
     recovery_point = points.get(log.topic_partition, 0)
-    is_last = survey.segment.end_offset_bound is None
+    is_last = survey.segment.end_offset_bound is None and not any(
+        lost.start_offset >= survey.next_offset for lost in log.lost_segments
+    )
     if lost_range is None and is_last and survey.is_whole and survey.next_offset < recovery_point:
         evidence = f"the log's recovery point is {recovery_point}"
         lost_range = survey.next_offset, recovery_point

@@ -192,6 +192,7 @@ def resolve_read(options: ReadOptions, bounds: RowBounds = EVERYTHING) -> Resolv
         _resolve_range(it, LogBounds(log, options), options, bounds) for it, log in logs.items()
     ]
     for it in ranges:
+        _check_segments(logs[it.topic_partition], it, options)
         _check_log_end(logs[it.topic_partition], it, options)
     if options.view is not View.SEGMENTS:
         ranges = [it for it in ranges if it.start_offset < it.end_offset]
@@ -211,9 +212,29 @@ def _check_log_end(log: PartitionLog, offset_range: OffsetRange, options: ReadOp
     lost = log.lost_at_end
     if lost is None or offset_range.end_offset < lost[0]:
         return
-    wanted = OffsetRange(log.topic_partition, *lost)
-    reason = f"the log ends below its recovery point {lost[1]} in {log.state.path}"
-    error = offsets.could_not_read(wanted, reason)
+    _tell_lost(log, *lost, f"the log ends below its recovery point {lost[1]}", options)
+
+
+def _check_segments(log: PartitionLog, offset_range: OffsetRange, options: ReadOptions) -> None:
+    """Tell of segments that are gone from a range, or from in front of or behind the whole log."""
+    first = int(log.base_offsets[0]) if len(log.base_offsets) else 0
+    for lost in log.lost_segments:
+        is_inside = (
+            lost.start_offset < offset_range.end_offset
+            and offset_range.start_offset < lost.end_offset
+        )
+        is_in_front = lost.end_offset == first == offset_range.start_offset
+        is_behind = lost.start_offset >= log.log_end_offset <= offset_range.end_offset
+        if is_inside or is_in_front or is_behind:
+            reason = "the .log of the segment is gone, its index is there"
+            _tell_lost(log, lost.start_offset, lost.end_offset, reason, options)
+
+
+def _tell_lost(
+    log: PartitionLog, start_offset: int, end_offset: int, reason: str, options: ReadOptions
+) -> None:
+    wanted = OffsetRange(log.topic_partition, start_offset, end_offset)
+    error = offsets.could_not_read(wanted, f"{reason}, in {log.directory}")
     if options.fail_on_data_loss and options.mode is Mode.FAILFAST:
         raise error
     _log.warning("%s", error)

@@ -214,6 +214,30 @@ def test_an_index_that_is_wrong_elsewhere_is_no_witness_of_a_loss(tmp_path: Path
     assert offsets(tmp_path) == [*range(100), *range(150, 155)]
 
 
+@pytest.mark.parametrize("gone", [0, 1, 2])
+def test_a_segment_whose_log_is_gone_has_lost_its_records(tmp_path: Path, gone: int) -> None:
+    three_segments(tmp_path)[gone].unlink()
+    start, end = 100 * gone, 100 * gone + (100 if gone < 2 else 1)
+    with pytest.raises(DataLossError, match=rf"\[{start}, {end}\).* its index is there"):
+        offsets(tmp_path)
+    kept = [offset for offset in range(300) if offset // 100 != gone]
+    assert offsets(tmp_path, fail_on_data_loss=False) == kept
+    assert offsets(tmp_path, mode="DROPMALFORMED") == kept
+    (finding,) = findings(tmp_path)
+    assert finding.kind is FindingKind.LOST_OFFSETS
+    assert (finding.start_offset, finding.end_offset) == (start, end)
+    asked = {"starting_offsets": {"t": {"0": 10}}, "ending_offsets": {"t": {"0": 20}}}
+    if gone:
+        assert offsets(tmp_path, **asked) == list(range(10, 20))
+
+
+def test_a_lonely_index_below_the_log_start_is_no_loss(tmp_path: Path) -> None:
+    three_segments(tmp_path)[0].unlink()
+    LogBuilder(tmp_path).log_start_offsets({("t", 0): 100})
+    assert offsets(tmp_path) == list(range(100, 300))
+    assert findings(tmp_path) == []
+
+
 def test_a_log_that_ends_below_its_recovery_point_has_lost_records(tmp_path: Path) -> None:
     last = three_segments(tmp_path)[-1]
     LogBuilder(tmp_path).recovery_points({("t", 0): 300})
