@@ -296,7 +296,8 @@ def _plan(
         state = states[layout.directory_of(topic_partition)]
         exists = layout.exists(topic_partition)
         topic = topic_partition.topic
-        if not exists and topic not in topic_id_files:
+        needs_id = layout.lacks_topic_id(topic_partition)
+        if needs_id and topic not in topic_id_files:
             topic_id_files[topic] = layout.topic_id_file(topic)
         planned[topic_partition] = plan_partition(
             _tail(state, topic_partition, request.config, exists=exists),
@@ -304,7 +305,7 @@ def _plan(
             config=request.config,
             exists=exists,
             overwrite=request.overwrite,
-            partition_metadata=None if exists else topic_id_files[topic],
+            partition_metadata=topic_id_files[topic] if needs_id else None,
             now_ms=now_ms(),
         )
     return planned

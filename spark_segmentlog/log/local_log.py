@@ -309,17 +309,22 @@ class LocalLog(Closing):
             self._check_open()
             appender = self._appenders.get(topic_partition)
             if appender is None:
-                directory = self._layout.directory_of(topic_partition)
-                check_write(self._layout, [topic_partition], self._states)
-                tail = read_partition_tail(
-                    self._states[directory],
-                    topic_partition,
-                    index_interval_bytes=self._config.index_interval_bytes,
-                )
-                check_tail(tail)
-                appender = PartitionAppender(tail, self._config, self._flush_config)
+                appender = self._open_appender(topic_partition)
                 self._appenders[topic_partition] = appender
             return appender
+
+    def _open_appender(self, topic_partition: TopicPartition) -> PartitionAppender:
+        layout = self._layout
+        check_write(layout, [topic_partition], self._states)
+        tail = read_partition_tail(
+            self._states[layout.directory_of(topic_partition)],
+            topic_partition,
+            index_interval_bytes=self._config.index_interval_bytes,
+        )
+        check_tail(tail)
+        if layout.lacks_topic_id(topic_partition):
+            _write_topic_id(tail.directory, layout.topic_id_file(topic_partition.topic))
+        return PartitionAppender(tail, self._config, self._flush_config)
 
     def _partitions_of(
         self, topic: str, rows: pa.RecordBatch, partition: int | None
@@ -346,8 +351,7 @@ class LocalLog(Closing):
             log_directory = self._layout.directory_of(topic_partition)
             directory = os.path.join(log_directory, str(topic_partition))
             files.mkdir(directory, exist_ok=True)
-            files.write_atomically(os.path.join(directory, PARTITION_METADATA), metadata)
-            files.fsync_directory(directory)
+            _write_topic_id(directory, metadata)
         for log_directory in self._layout.log_directories:
             files.fsync_directory(log_directory)
 
@@ -420,6 +424,11 @@ class LocalLog(Closing):
     def _check_open(self) -> None:
         if self._is_closed.is_set():
             raise SegmentLogError(f"the log {list(self._layout.log_directories)} is closed")
+
+
+def _write_topic_id(directory: str, metadata: bytes) -> None:
+    files.write_atomically(os.path.join(directory, PARTITION_METADATA), metadata)
+    files.fsync_directory(directory)
 
 
 def _one_batch(records: pa.RecordBatch | pa.Table) -> pa.RecordBatch:

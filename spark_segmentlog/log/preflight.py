@@ -438,13 +438,13 @@ def _wrong_topic(cluster: Cluster, topic_partition: TopicPartition, path: str) -
     if metadata is not None and metadata.topic_id == known.topic_id:
         return
     if text is None:
-        yield _topic_id(topic_partition, path, f"is missing, the topic's is {known.topic_id}")
+        detail = f"is missing, the topic's is {known.topic_id}; a write, and recover, writes it"
+        yield _topic_id(topic_partition, path, detail, refuses_writes=False)
     elif metadata is None:
         yield _unreadable_id(topic_partition, path, refuses_writes=True)
     else:
-        yield _topic_id(
-            topic_partition, path, f"topic id {metadata.topic_id}, the topic's is {known.topic_id}"
-        )
+        detail = f"topic id {metadata.topic_id}, the topic's is {known.topic_id}"
+        yield _topic_id(topic_partition, path, detail, refuses_writes=True)
 
 
 def _unreadable_topic_id(topic_partition: TopicPartition, path: str) -> Iterator[Finding]:
@@ -464,14 +464,16 @@ def _unreadable_id(topic_partition: TopicPartition, path: str, *, refuses_writes
     )
 
 
-def _topic_id(topic_partition: TopicPartition, path: str, detail: str) -> Finding:
+def _topic_id(
+    topic_partition: TopicPartition, path: str, detail: str, *, refuses_writes: bool
+) -> Finding:
     return Finding(
         kind=FindingKind.TOPIC_ID,
         path=os.path.join(path, PARTITION_METADATA),
         topic_partition=topic_partition,
         detail=detail,
         broker=SETS_ASIDE,
-        refuses_writes=True,
+        refuses_writes=refuses_writes,
     )
 
 

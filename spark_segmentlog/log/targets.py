@@ -28,6 +28,7 @@ from spark_segmentlog.errors import (
 )
 from spark_segmentlog.log import files
 from spark_segmentlog.log.checkpoints import (
+    PARTITION_METADATA,
     PartitionMetadata,
     format_partition_metadata,
     read_partition_metadata,
@@ -151,6 +152,14 @@ class TargetLayout:
             if metadata is not None:
                 return format_partition_metadata(metadata)
         return format_partition_metadata(PartitionMetadata(_new_topic_id()))
+
+    def lacks_topic_id(self, topic_partition: TopicPartition) -> bool:
+        """Tell whether a partition is new, or has lost its `partition.metadata` in a cluster."""
+        if not self.exists(topic_partition):
+            return True
+        directory = os.path.join(self.directory_of(topic_partition), str(topic_partition))
+        is_known = topic_partition.topic in (self.cluster_topics or {})
+        return is_known and not os.path.exists(os.path.join(directory, PARTITION_METADATA))
 
     def with_new_partition(self, topic_partition: TopicPartition) -> TargetLayout:
         """Give the layout with one partition more, in the directory that holds fewest.

@@ -121,7 +121,7 @@ def test_a_brokers_directory_as_it_left_it_has_no_findings(cluster: Path) -> Non
     ],
     ids=["missing", "zeros", "another"],
 )
-def test_a_partition_without_its_topics_id_is_not_written(
+def test_a_partition_with_another_id_or_none_is_found(
     cluster: Path, metadata: bytes | None, effect: str
 ) -> None:
     path = cluster / "t-0" / "partition.metadata"
@@ -129,7 +129,20 @@ def test_a_partition_without_its_topics_id_is_not_written(
     finding = only(FindingKind.TOPIC_ID, cluster)
     assert (finding.severity, finding.topic_partition) == (Severity.LOSS, T0)
     assert effect in finding.broker
-    refused(FindingKind.TOPIC_ID, WRITERS, cluster)
+    if metadata is not None:
+        refused(FindingKind.TOPIC_ID, WRITERS, cluster)
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_a_write_writes_a_topic_id_that_is_missing(
+    cluster: Path, write: Callable[..., None]
+) -> None:
+    path = cluster / "t-0" / "partition.metadata"
+    right = path.read_bytes()
+    path.unlink()
+    write(cluster)
+    assert path.read_bytes() == right
+    assert findings(cluster) == {}
 
 
 @pytest.mark.parametrize("metadata", [None, b"\0" * 43], ids=["missing", "zeros"])
@@ -486,7 +499,7 @@ def test_the_command_tells_all_of_it(cluster: Path) -> None:
         "refusesWrites": False,
         "isHarmless": False,
     }
-    assert (lost["kind"], lost["severity"], lost["refusesWrites"]) == ("topic id", "loss", True)
+    assert (lost["kind"], lost["severity"], lost["refusesWrites"]) == ("topic id", "loss", False)
     assert run("preflight", cluster).lines[-1].startswith("1 would lose records, 1 would stop")
     assert run("verify", cluster).exit_code == 1
     assert run("preflight", cluster / "nothing").exit_code == 2
