@@ -177,7 +177,7 @@ class PathResolver:
             known.clear()
         for path in paths:
             storage, inner = resolve_storage(path, self._filesystem)
-            expanded = _expand(storage, inner)
+            expanded = expand(storage, inner)
             is_named = expanded == [inner] or _names_internal_topics(inner)
             for each in expanded:
                 self._resolve_one(storage, each, is_named=is_named)
@@ -278,7 +278,7 @@ def log_directory_of(path: str) -> str:
     return parent if find_aside_topic_partition(name) else real_path
 
 
-def _expand(storage: Storage, path: str) -> list[str]:
+def expand(storage: Storage, path: str) -> list[str]:
     """Expand a glob; a path that exists is itself, whatever characters it holds."""
     if not glob.has_magic(path) or storage.exists(path):
         return [path]

@@ -68,7 +68,7 @@ from spark_segmentlog.log.findings import Finding, FindingKind
 from spark_segmentlog.log.header_walk import HeaderWalk, ReadBuffer
 from spark_segmentlog.log.log_directory import LogDirectoryState
 from spark_segmentlog.log.partition_tail import PartitionTail, last_written_base_offset
-from spark_segmentlog.log.path_resolver import is_partition_directory
+from spark_segmentlog.log.path_resolver import expand, is_partition_directory
 from spark_segmentlog.log.segment import Segment
 from spark_segmentlog.log.targets import TargetLayout
 from spark_segmentlog.record.header_table import check_crcs
@@ -215,7 +215,9 @@ def _resolve(paths: Sequence[str]) -> tuple[list[str], list[str]]:
         storage, local = resolve_storage(path)
         if storage is not LOCAL:
             raise NotALogDirectoryError(f"{path} is no local path, where no broker could start")
-        for one in [local] if LOCAL.exists(local) else sorted(LOCAL.glob(local)):
+        for one in expand(LOCAL, local):
+            if not LOCAL.exists(one):
+                raise LogPathNotFoundError(f"{path} does not exist")
             real = os.path.realpath(one)
             if not os.path.isdir(real):
                 partitions.append(os.path.dirname(real))
@@ -223,8 +225,6 @@ def _resolve(paths: Sequence[str]) -> tuple[list[str], list[str]]:
                 partitions.append(real)
             else:
                 directories.append(real)
-        if not LOCAL.exists(local) and not LOCAL.glob(local):
-            raise LogPathNotFoundError(f"{path} does not exist")
     for path in partitions:
         parse_partition_directory_name(os.path.basename(path))
     # What lies beside the log is no part of it: a broker sets it aside itself, or deletes it.
