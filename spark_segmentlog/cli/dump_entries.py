@@ -28,7 +28,7 @@ from spark_segmentlog.log.header_walk import CorruptRange, HeaderWalk, ReadBuffe
 from spark_segmentlog.log.partition_log import PartitionLog
 from spark_segmentlog.log.producer_snapshot import ProducerState, parse_producer_snapshot
 from spark_segmentlog.log.segment import Segment
-from spark_segmentlog.log.transaction_walk import walk_transactions
+from spark_segmentlog.log.transactions import walk_transactions
 from spark_segmentlog.record.batch import Record, RecordHeader, iterate_records
 from spark_segmentlog.record.control import parse_control_record
 from spark_segmentlog.record.header_table import HeaderTable, check_crcs

@@ -34,8 +34,9 @@ from spark_segmentlog.log.file_names import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
-from spark_segmentlog.log.header_walk import HeaderWalk, ReadBuffer
-from spark_segmentlog.log.producer_survey import LastBatch, check_whole, read_marker
+from spark_segmentlog.log.header_walk import HeaderWalk, Piece, ReadBuffer
+from spark_segmentlog.log.producer_survey import check_whole
+from spark_segmentlog.log.producer_tracker import LastBatch, read_marker
 from spark_segmentlog.log.segment import Segment
 from spark_segmentlog.log.segment_files import SEGMENT_SUFFIXES, segment_path
 from spark_segmentlog.log.segment_tail import (
@@ -140,10 +141,9 @@ class TransactionTracker:
         found: Bools = inside & table.is_transactional & ~table.is_control
         return found
 
-    def find_discardable(
-        self, buffer: Bytes, table: HeaderTable, *, file_position: int, source: str
-    ) -> Bools:
+    def find_discardable(self, piece: Piece, source: str) -> Bools:
         """Tell which batches may go: aborted data, and markers of which no data was seen."""
+        table = piece.table
         is_control = table.is_control
         is_aborted = self.contain(table)
         discardable = is_aborted.copy()
@@ -151,8 +151,7 @@ class TransactionTracker:
         for row in np.flatnonzero(is_control | table.is_transactional).tolist():
             producer_id = int(producer_ids[row])
             if is_control[row]:
-                position = int(table.position[row]) - file_position
-                marker = read_marker(buffer, position, source=source, file_position=file_position)
+                marker = read_marker(piece, row, source=source)
                 kind = None if marker is None else marker.type
                 discardable[row] = self._end(producer_id, int(table.base_offset[row]), kind)
             elif is_aborted[row]:
@@ -341,7 +340,7 @@ class _TableFilter:
         self._has_horizon = table.has_delete_horizon
         self._is_over = self._has_horizon & (table.base_timestamp <= self._rules.now_ms)
         self._discardable = cleaner._tracker.find_discardable(
-            buffer, table, file_position=file_position, source=source
+            Piece(table, buffer, file_position), source
         )
         # Rows of batches that stay as they are; others that stay are in `_built`.
         self._copied = np.zeros(len(table), np.bool_)

@@ -306,7 +306,7 @@ class _PartitionCompactor:
 
     def _first_uncleanable_offset(self, segments: Sequence[SegmentFile], first_dirty: int) -> int:
         """Find the base offset of the first segment that must stay as it is."""
-        limit = min(self._survey.last_stable_offset, segments[-1].base_offset)
+        limit = min(self._survey.producers.last_stable_offset, segments[-1].base_offset)
         if self._place.high_watermark is not None:
             limit = min(limit, self._place.high_watermark)
         if self._config.min_compaction_lag_ms > 0:
@@ -425,7 +425,7 @@ class _PartitionCompactor:
             delete_retention_ms=self._config.delete_retention_ms,
             legacy_horizon_ms=legacy_horizon_ms,
             end_offset=end_offset,
-            last_batches=self._survey.last_batches(
+            last_batches=self._survey.producers.last_batches(
                 now_ms=self._now_ms, expiration_ms=self._config.producer_id_expiration_ms
             ),
             index_interval_bytes=self._config.segment.index_interval_bytes,

@@ -26,6 +26,7 @@ class FindingKind(StrEnum):
     BATCH_HEADER = "batch header"
     OFFSET_INDEX = "offset index"
     TIME_INDEX = "time index"
+    TRANSACTION_INDEX = "transaction index"
     MISSING_INDEX = "missing index"
     # Of a log directory.
     OPEN_COMMIT = "open commit"

@@ -31,8 +31,9 @@ from spark_segmentlog.log.parallel import in_parallel
 from spark_segmentlog.log.partition_listing import PartitionListing, list_partition
 from spark_segmentlog.log.partition_log import PartitionLog, SegmentList
 from spark_segmentlog.log.path_resolver import FoundPartition, PathResolver
+from spark_segmentlog.log.producer_tracker import ProducerTracker
 from spark_segmentlog.log.segment import Segment
-from spark_segmentlog.log.transactions import OpenTransactions
+from spark_segmentlog.log.transactions import find_open_transactions, transaction_tracker
 from spark_segmentlog.record._types import Int64s
 from spark_segmentlog.record.header_table import HeaderTable, StopReason, scan_headers
 
@@ -56,7 +57,7 @@ class _Tail:
     is_settled: bool = False
     position: int = 0
     next_offset: int = 0
-    open_transactions: OpenTransactions | None = None
+    transactions: ProducerTracker | None = None
     transactions_end: int = 0
     sizes_bytes: dict[int, int] = field(default_factory=dict)
 
@@ -270,6 +271,9 @@ class WatchedPartitionLog(PartitionLog):
             or not known.is_same_file(signature)
             or signature.size_bytes < tail.position
         ):
+            if segment.base_offset <= tail.base_offset:
+                # The log was cut, or is another one.
+                tail.transactions = None
             tail.start_segment(segment.base_offset)
             return False
         return tail.is_settled and known == signature
@@ -295,13 +299,14 @@ class WatchedPartitionLog(PartitionLog):
     def find_last_stable_offset(self) -> int:
         """Find the last stable offset, from what was open where the last look has found the end."""
         tail, end_offset = self.tail, self.log_end_offset
-        known = tail.open_transactions
-        if known is not None and self.log_start_offset <= tail.transactions_end <= end_offset:
-            found = self.open_transactions(end_offset, (known, tail.transactions_end))
-        else:
-            found = self.open_transactions(end_offset)
-        tail.open_transactions, tail.transactions_end = found, end_offset
-        return self.stable_offset_of(found)
+        tracker, start_offset = tail.transactions, tail.transactions_end
+        if tracker is None or not self.log_start_offset <= start_offset <= end_offset:
+            tracker, start_offset = transaction_tracker(self), self.first_offset
+        # One that has not come to the end, for an error, cannot go on.
+        tail.transactions = None
+        first = find_open_transactions(self, tracker, start_offset, end_offset)
+        tail.transactions, tail.transactions_end = tracker, end_offset
+        return self.stable_offset_of(first)
 
     def _sizes_bytes(self, segments: SegmentList) -> Int64s:
         """Measure segments, those that are closed once; 0 for one that has gone since the look."""

@@ -46,15 +46,13 @@ from spark_segmentlog.log.partition_listing import PartitionListing, list_partit
 from spark_segmentlog.log.producer_snapshot import ProducerState, parse_producer_snapshot
 from spark_segmentlog.log.segment import ScanOptions, Segment, SegmentScanner
 from spark_segmentlog.log.time_index import read_largest_timestamp
-from spark_segmentlog.log.transaction_index import AbortedTransaction, AbortedTransactions
 from spark_segmentlog.log.transactions import (
-    OpenTransactions,
-    TransactionEvent,
-    transaction_events,
+    TransactionOutcomes,
+    find_open_transactions,
+    transaction_tracker,
 )
 from spark_segmentlog.record._types import Int64s
 from spark_segmentlog.record.batch import iterate_records
-from spark_segmentlog.record.control import ControlRecordType
 from spark_segmentlog.record.header_table import HeaderTable
 from spark_segmentlog.record.layout import MAGIC_V2
 from spark_segmentlog.record.legacy import iterate_messages
@@ -348,6 +346,13 @@ class PartitionLog:
         first = int(self.base_offsets[0]) if len(self.base_offsets) else 0
         return max(self.state.log_start_offsets.get(self.topic_partition, 0), first)
 
+    @property
+    def first_offset(self) -> int:
+        """Base offset of the segment that the log starts in, maybe above that."""
+        if len(self.base_offsets) == 0:
+            return self.log_start_offset
+        return int(self.base_offsets[self._slots_between(self.log_start_offset, MAX_OFFSET)[0]])
+
     @cached_property
     def remote_start_offset(self) -> int | None:
         """Where a tiered log starts in remote storage, below its local segments; None otherwise.
@@ -450,12 +455,16 @@ class PartitionLog:
 
     def find_last_stable_offset(self) -> int:
         """Find what `last_stable_offset` gives, which asks once."""
-        return self.stable_offset_of(self.open_transactions(self.log_end_offset))
+        tracker = transaction_tracker(self)
+        return self.stable_offset_of(
+            find_open_transactions(self, tracker, self.first_offset, self.log_end_offset)
+        )
 
-    def stable_offset_of(self, open_transactions: OpenTransactions) -> int:
-        """Give the last stable offset where these transactions are open at the log's end."""
-        first = min(open_transactions.first_offsets.values(), default=self.log_end_offset)
-        return max(min(first, self.log_end_offset), self.log_start_offset)
+    def stable_offset_of(self, first_open_offset: int | None) -> int:
+        """Give the last stable offset where the oldest open transaction begins at an offset."""
+        if first_open_offset is None:
+            return self.log_end_offset
+        return max(min(first_open_offset, self.log_end_offset), self.log_start_offset)
 
     def end_signature(self) -> FileSignature | None:
         """Measure the file of the last segment; None where it is not local, gone or missing."""
@@ -529,113 +538,7 @@ class PartitionLog:
         last = int(np.searchsorted(self.base_offsets, min(end_offset, MAX_OFFSET), side="left"))
         return max(first, 0), last
 
-    # Transactions
-
-    def aborted_transactions(self, start_offset: int, end_offset: int) -> AbortedTransactions:
-        """Find the aborted transactions that touch offsets in [start, end).
-
-        From the `.txnindex` files of this and later segments, until one says that all below `end`
-        is decided; from the recovery point of a directory that was not shut cleanly on, from the
-        markers themselves.
-        """
-        return self.resolved(lambda: self._find_aborted(start_offset, end_offset))
-
-    def _find_aborted(self, start_offset: int, end_offset: int) -> AbortedTransactions:
-        indexed, is_complete = self._indexed_aborts(start_offset, end_offset)
-        first_untrusted = self._first_untrusted_offset
-        if is_complete or first_untrusted is None:
-            return AbortedTransactions(tuple(indexed))
-        return AbortedTransactions(
-            (*indexed, *self._walked_aborts(start_offset, end_offset, first_untrusted))
-        )
-
-    def open_transactions(
-        self, end_offset: int, known: tuple[OpenTransactions, int] | None = None
-    ) -> OpenTransactions:
-        """Find the transactions that are open at an offset.
-
-        Parameters
-        ----------
-        end_offset : int
-        known : tuple of (OpenTransactions, int), optional
-            Those at an earlier offset, to walk on from; by default the newest snapshot's.
-        """
-        if known is None:
-            offset, states = self.newest_snapshot(end_offset) or (self.log_start_offset, [])
-            known = OpenTransactions.of(states), offset
-        found = OpenTransactions(dict(known[0].first_offsets))
-        for event in self._events(known[1], end_offset):
-            found.take(event)
-        return found
-
-    @cached_property
-    def _first_untrusted_offset(self) -> int | None:
-        """Base offset of the first segment whose `.txnindex` may lack entries."""
-        if self.state.is_clean or len(self.base_offsets) == 0:
-            return None
-        recovery_point = self._recovery_point or 0
-        slot = int(np.searchsorted(self.base_offsets, recovery_point, side="right")) - 1
-        return int(self.base_offsets[max(slot, 0)])
-
-    def _indexed_aborts(
-        self, start_offset: int, end_offset: int
-    ) -> tuple[list[AbortedTransaction], bool]:
-        first_slot, _ = self._slots_between(start_offset, MAX_OFFSET)
-        first = int(self.base_offsets[first_slot]) if len(self.base_offsets) else 0
-        limit = self._first_untrusted_offset
-        found: list[AbortedTransaction] = []
-        offsets = self.listing.transaction_index_offsets
-        for offset in offsets[np.searchsorted(offsets, first) :].tolist():
-            if limit is not None and offset >= limit:
-                break
-            for entry in self.segment_named(offset).transaction_index():
-                if entry.last_offset >= start_offset and entry.first_offset < end_offset:
-                    found.append(entry)
-                if entry.last_stable_offset >= end_offset:
-                    return found, True
-        return found, False
-
-    def _walked_aborts(
-        self, start_offset: int, end_offset: int, first_untrusted: int
-    ) -> list[AbortedTransaction]:
-        """Find aborts by their markers, from the first untrusted segment on.
-
-        What a producer wrote between two of its markers is one transaction, so it does not matter
-        where the first one began, if it began behind `first_untrusted`. Those that were open there
-        stand in the snapshot of that offset; without it the walk begins at `start_offset`.
-        """
-        first_offsets: dict[int, int] = {}
-        walk_start = max(start_offset, first_untrusted)
-        if start_offset < first_untrusted:
-            states = self._snapshot_at(first_untrusted)
-            if states is None:
-                walk_start = start_offset
-            else:
-                first_offsets = OpenTransactions.of(states).first_offsets
-        undecided = {pid for pid, first in first_offsets.items() if first < end_offset}
-        found = []
-        for event in self._events(walk_start, self.log_end_offset):
-            if event.base_offset >= end_offset and not undecided:
-                break
-            if event.marker is None:
-                if event.base_offset < end_offset:
-                    undecided.add(event.producer_id)
-                continue
-            first_offset = first_offsets.get(event.producer_id, walk_start)
-            first_offsets[event.producer_id] = event.base_offset + 1
-            is_abort = event.marker is ControlRecordType.ABORT
-            # The indexes speak for the markers below.
-            if is_abort and event.base_offset >= max(first_untrusted, start_offset):
-                found.append(
-                    AbortedTransaction(
-                        producer_id=event.producer_id,
-                        first_offset=first_offset,
-                        last_offset=event.base_offset,
-                        last_stable_offset=event.base_offset,
-                    )
-                )
-            undecided.discard(event.producer_id)
-        return found
+    # Snapshots
 
     def newest_snapshot(self, end_offset: int) -> tuple[int, list[ProducerState]] | None:
         """Read the newest good snapshot at or below an offset: its offset, and the producers."""
@@ -650,22 +553,6 @@ class PartitionLog:
         name = file_names.segment_file_name(offset, file_names.SNAPSHOT_SUFFIX)
         data = self.storage.read_file(f"{self.directory}/{name}")
         return None if data is None else parse_producer_snapshot(data)
-
-    def _events(self, start_offset: int, end_offset: int) -> Iterator[TransactionEvent]:
-        buffer = ReadBuffer()
-        for segment in self.segments_between(start_offset, end_offset):
-            for table, walk in self._tables(segment, start_offset, buffer):
-                for event in transaction_events(
-                    table,
-                    walk.buffer,
-                    file_position=walk.file_position,
-                    source=segment.log_path,
-                    skip_corrupt=self.skip_corrupt,
-                ):
-                    if event.base_offset >= end_offset:
-                        return
-                    if event.base_offset >= start_offset:
-                        yield event
 
     def _tables(
         self, segment: Segment, start_offset: int, buffer: ReadBuffer
@@ -1015,35 +902,46 @@ class _PartitionScan:
         end_offset = options.record_filter.end_offset
         self._pursuit = SegmentPursuit(segments, end_offset, self._lost, partition_log)
         self._scanner = SegmentScanner(self._topic_partition, options, on_corrupt=on_corrupt)
-        self._known_aborted: AbortedTransactions | None = None
+        self._outcomes = self._new_outcomes()
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        is_committed = self._options.isolation_level == READ_COMMITTED
-        find_aborted = self._aborted if is_committed else None
         scanner, wanted_end = self._scanner, self._options.record_filter.end_offset
         while (segment := self._pursuit.next()) is not None:
             try:
                 yield from scanner.scan(
-                    segment, find_aborted=find_aborted, on_lost=self._lost_at_end
+                    segment,
+                    find_uncommitted=None if self._outcomes is None else self._outcomes.uncommitted,
+                    on_lost=self._lost_at_end,
                 )
                 end_offset = min(wanted_end, segment.end_offset_bound or 0)
                 if scanner.next_offset < end_offset and self._pursuit.was_split(
                     segment, end_offset
                 ):
-                    scanner.next_offset = self._pursuit.look_again(scanner.next_offset)
+                    self._look_again()
                 else:
                     scanner.next_offset = max(scanner.next_offset, segment.end_offset_bound or 0)
             except FileNotFoundError:
-                scanner.next_offset = self._pursuit.look_again(scanner.next_offset)
+                self._look_again()
         yield from scanner.flush()
 
-    def _aborted(self) -> AbortedTransactions:
-        if self._known_aborted is None:
-            wanted = self._options.record_filter
-            log = self._pursuit.partition_log()
-            log.skip_corrupt = self._options.skip_corrupt
-            self._known_aborted = log.aborted_transactions(wanted.start_offset, wanted.end_offset)
-        return self._known_aborted
+    def _look_again(self) -> None:
+        """Go on in a new listing, in which batches stand at other positions."""
+        self._scanner.next_offset = self._pursuit.look_again(self._scanner.next_offset)
+        self._outcomes = self._new_outcomes()
+
+    def _new_outcomes(self) -> TransactionOutcomes | None:
+        if self._options.isolation_level != READ_COMMITTED:
+            return None
+        return TransactionOutcomes(
+            self._partition_log,
+            check_crcs=self._options.check_crcs,
+            skip_corrupt=self._options.skip_corrupt,
+        )
+
+    def _partition_log(self) -> PartitionLog:
+        log = self._pursuit.partition_log()
+        log.skip_corrupt = self._options.skip_corrupt
+        return log
 
     def _lost_at_end(self, start_offset: int, end_offset: int, reason: str) -> None:
         self._lost(start_offset, end_offset, reason, is_error=not self._options.skip_corrupt)

@@ -1,35 +1,31 @@
-"""The producers of a log followed from segment to segment, to make transaction indexes anew.
+"""The producers of a log followed from segment to segment, to compare or make transaction indexes.
 
 As in a broker's recovery: an entry of a `.txnindex` says where its transaction began, which may be
-segments before the marker. What was open at a segment's start is told by what lies before it, or
-by the newest snapshot from there on. Behind bytes that are no good batches nothing is known until
-the next snapshot, since a marker may have been among them.
+segments before the marker. What was open where the log begins is told by the snapshot there alone.
+Behind bytes that are no good batches nothing is known until the next snapshot, since a marker may
+have been among them. Everywhere else the batches tell, and no snapshot is asked.
 """
 
 from __future__ import annotations
 
+import copy
 import logging
-from typing import Final
+from collections.abc import Iterator
 
 from spark_segmentlog.errors import CorruptRecordError
 from spark_segmentlog.log.file_names import MAX_OFFSET
-from spark_segmentlog.log.header_walk import ReadBuffer
+from spark_segmentlog.log.header_walk import HeaderWalk, Piece, ReadBuffer
 from spark_segmentlog.log.partition_log import PartitionLog
 from spark_segmentlog.log.producer_snapshot import ProducerState
-from spark_segmentlog.log.producer_survey import ProducerSurvey
+from spark_segmentlog.log.producer_tracker import ProducerTracker
 from spark_segmentlog.log.segment import Segment
 from spark_segmentlog.log.transaction_index import AbortedTransaction
-
-_BELOW_ALL_OFFSETS: Final = -1
 
 _log = logging.getLogger(__name__)
 
 
 class ProducerReplay:
     """What a broker would know of a log's producers, segment by segment.
-
-    Each segment is added, in their order. Its batches are read only once somebody asks what it, or
-    one behind it, aborted.
 
     Parameters
     ----------
@@ -39,60 +35,91 @@ class ProducerReplay:
     def __init__(self, log: PartitionLog) -> None:
         self._log = log
         self._buffer = ReadBuffer()
+        self._known: ProducerTracker | None = None
+        # Snapshots from above it say something new: nothing, or bad bytes, lie up to there.
+        self._lost_to = -1
         self._ends: dict[int, int] = {}
-        self._known: ProducerSurvey | None = ProducerSurvey()
-        # All below it is known, or lost: only a snapshot from above it says anything new.
-        self._offset = _BELOW_ALL_OFFSETS
+        # As it was in front of the last segment, for one that is looked at again.
+        self._before: ProducerTracker | None = None
+        self._last_base_offset = -1
 
     @property
     def states(self) -> list[ProducerState] | None:
-        """The producers behind the last segment asked for; None where they are not known."""
+        """The producers behind the last segment; None where they are not known."""
         return None if self._known is None else self._known.states
 
-    def add(self, segment: Segment, end_position: int) -> None:
-        """Add the next segment; its good batches end at a position."""
-        self._ends[segment.base_offset] = end_position
-
-    def lose_track(self, segment: Segment) -> None:
-        """Take note that bytes of a segment, or what stood there, cannot be known."""
-        bound = segment.end_offset_bound
-        self._known = None
-        self._offset = (MAX_OFFSET if bound is None else bound) - 1
-
-    def aborted_in(self, segment: Segment) -> list[AbortedTransaction] | None:
-        """Find the transactions that the markers of an added segment aborted.
+    def follow(self, segment: Segment, end_position: int) -> list[AbortedTransaction] | None:
+        """Follow the next segment, or the last one again; its good batches end at a position.
 
         Returns
         -------
         list of AbortedTransaction, or None
-            In the order of their markers; None where it is not known what was open before.
+            Transactions that its markers aborted, in the order of the markers; None where it is
+            not known what was open before.
         """
+        self._ends[segment.base_offset] = end_position
+        if segment.base_offset == self._last_base_offset:
+            self._known = copy.deepcopy(self._before)
+        elif segment.base_offset < self._last_base_offset:
+            # Segments were merged meanwhile.
+            self._known = None
+        else:
+            self._before = copy.deepcopy(self._known)
+        self._last_base_offset = segment.base_offset
+        if any(lost.end_offset == segment.base_offset for lost in self._log.lost_segments):
+            # So is whatever markers the segment before it held.
+            self._known, self._lost_to = None, segment.base_offset - 1
         try:
-            self._reach(segment.base_offset)
+            if self._known is None:
+                self._known = self._begin(segment)
             return None if self._known is None else self._follow(segment, self._known)
         except CorruptRecordError as error:
             _log.warning("%s: its producers cannot be followed: %s", segment.log_path, error)
             self.lose_track(segment)
             return None
 
-    def _reach(self, offset: int) -> None:
-        """Get to know the producers at the start of a segment, if anything tells of them."""
-        snapshot = self._log.newest_snapshot(offset)
-        if snapshot is not None and snapshot[0] > self._offset:
-            self._offset, states = snapshot
-            self._known = ProducerSurvey.of(states, self._offset)
-        if self._known is not None:
-            for segment in self._log.segments_between(self._offset, offset):
-                self._follow(segment, self._known)
-            self._offset = offset
+    def lose_track(self, segment: Segment) -> None:
+        """Take note that bytes of a segment, or what stood there, cannot be known."""
+        bound = segment.end_offset_bound
+        self._known = None
+        self._lost_to = (MAX_OFFSET if bound is None else bound) - 1
 
-    def _follow(self, segment: Segment, known: ProducerSurvey) -> list[AbortedTransaction]:
-        before = len(known.aborted)
-        known.follow(
-            segment,
-            self._buffer,
-            start_offset=self._offset,
-            end_position=self._ends[segment.base_offset],
-        )
-        self._offset = known.next_offset
-        return known.aborted[before:]
+    def _begin(self, segment: Segment) -> ProducerTracker | None:
+        """Get to know the producers at the start of a segment, if anything tells of them."""
+        is_first = len(self._ends) == 1 and self._lost_to < 0
+        snapshot = self._log.newest_snapshot(segment.base_offset)
+        if snapshot is not None and snapshot[0] > self._lost_to:
+            offset, states = snapshot
+            # One that began where the log still is, is told by its batches.
+            limit = segment.base_offset if is_first else offset
+            tracker = ProducerTracker.of(
+                [it for it in states if it.current_txn_first_offset < limit], offset
+            )
+            for before in self._log.segments_between(offset, segment.base_offset):
+                if before.base_offset in self._ends:
+                    self._follow(before, tracker, offset)
+            return tracker
+        return ProducerTracker() if is_first else None
+
+    def _follow(
+        self, segment: Segment, tracker: ProducerTracker, start_offset: int = 0
+    ) -> list[AbortedTransaction]:
+        found = []
+        for piece in self._pieces(segment, self._ends[segment.base_offset]):
+            ended = tracker.take(piece, segment.log_path, from_offset=start_offset)
+            found += [it.as_aborted() for it in ended if it.is_aborted]
+        return found
+
+    def _pieces(self, segment: Segment, end_position: int) -> Iterator[Piece]:
+        """Give the pieces of a segment, cut where its good batches end."""
+        if end_position == 0:
+            return
+        with segment.open_log() as file:
+            walk = HeaderWalk(segment, file, 0, self._buffer, False, None)
+            for piece in walk.pieces():
+                is_good = piece.table.position < end_position
+                if is_good.any():
+                    table = piece.table.select(is_good)
+                    yield Piece(table, piece.buffer, piece.file_position, piece.floor)
+                if walk.position >= end_position:
+                    return

@@ -1,10 +1,4 @@
-"""What a log's batch headers tell of its producers and transactions, from one walk over all of it.
-
-The same as a broker's ProducerStateManager knows once it has read the log: each producer's epoch,
-last sequence and last data batch, which transactions are open, and which were aborted. A marker is
-matched by producer id alone: that of a transaction.version=2 producer carries the epoch that
-follows the data's. Transaction indexes and snapshots are not asked: the markers are the truth they
-come from.
+"""One walk over all of a log before it is cleaned: its producers, and what its segments hold.
 
 The walk also measures what compaction decides by: the largest timestamp of each segment, and the
 offsets of batches that hold something whose delete horizon is over.
@@ -12,53 +6,19 @@ offsets of batches that hold something whose delete horizon is over.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, Self
 
 import numpy as np
 
 from spark_segmentlog.errors import CorruptRecordError, InvalidBatchError
 from spark_segmentlog.log.files import ZERO_CHECK_BYTES, LogFile, is_zero_from
-from spark_segmentlog.log.header_walk import HeaderWalk, ReadBuffer
-from spark_segmentlog.log.producer_snapshot import NO_TRANSACTION, ProducerState
+from spark_segmentlog.log.header_walk import HeaderWalk, Piece, ReadBuffer
+from spark_segmentlog.log.producer_tracker import ProducerTracker, Transaction
 from spark_segmentlog.log.segment import Segment
 from spark_segmentlog.log.transaction_index import AbortedTransaction
-from spark_segmentlog.record._types import Bytes
-from spark_segmentlog.record.batch import iterate_records
-from spark_segmentlog.record.control import ControlRecord, ControlRecordType, parse_control_record
 from spark_segmentlog.record.header_table import HeaderTable
-from spark_segmentlog.record.layout import MAGIC_V2, NO_TIMESTAMP
-
-NO_OFFSET: Final = -1
-_MAX_SEQUENCE: Final = 2**31 - 1
-
-
-@dataclass(slots=True)
-class _Producer:
-    """One producer while the log is walked."""
-
-    epoch: int
-    last_sequence: int = -1
-    last_offset: int = NO_OFFSET
-    offset_delta: int = 0
-    timestamp_ms: int = NO_TIMESTAMP
-    coordinator_epoch: int = -1
-    transaction_first_offset: int = NO_TRANSACTION
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LastBatch:
-    """The batch of a producer that must not go: its last data, or else its last marker's epoch.
-
-    Attributes
-    ----------
-    last_data_offset : int
-        Last offset of its last data batch of the present epoch; -1 where it has only a marker.
-    """
-
-    producer_epoch: int
-    last_data_offset: int
+from spark_segmentlog.record.layout import NO_TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,179 +47,54 @@ class ProducerSurvey:
 
     Attributes
     ----------
-    next_offset : int
-        Behind the last whole batch.
+    producers : ProducerTracker
+        As it is at the log's end.
     aborted : list of AbortedTransaction
         In the order of their markers; those of which data is still there.
     segments : list of SegmentSurvey
         In the order of the log.
     """
 
-    next_offset: int = 0
+    producers: ProducerTracker = field(default_factory=ProducerTracker)
     aborted: list[AbortedTransaction] = field(default_factory=list)
     segments: list[SegmentSurvey] = field(default_factory=list)
-    _producers: dict[int, _Producer] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, states: Sequence[ProducerState], next_offset: int) -> Self:
-        """Begin with the producers of a snapshot at an offset."""
-        producers = {
-            it.producer_id: _Producer(
-                epoch=it.producer_epoch,
-                last_sequence=it.last_sequence,
-                last_offset=it.last_offset,
-                offset_delta=it.offset_delta,
-                timestamp_ms=it.timestamp_ms,
-                coordinator_epoch=it.coordinator_epoch,
-                transaction_first_offset=it.current_txn_first_offset,
-            )
-            for it in states
-        }
-        return cls(next_offset=next_offset, _producers=producers)
 
     @property
-    def last_stable_offset(self) -> int:
-        """First offset of the earliest open transaction; the log's end where none is open."""
-        return min(self._open_transactions(), default=self.next_offset)
+    def next_offset(self) -> int:
+        """Offset behind the last whole batch."""
+        return self.producers.next_offset
 
-    @property
-    def states(self) -> list[ProducerState]:
-        """The producers as a snapshot at the log's end holds them."""
-        return [
-            ProducerState(
-                producer_id=producer_id,
-                producer_epoch=producer.epoch,
-                last_sequence=producer.last_sequence,
-                last_offset=producer.last_offset,
-                offset_delta=producer.offset_delta,
-                timestamp_ms=producer.timestamp_ms,
-                coordinator_epoch=producer.coordinator_epoch,
-                current_txn_first_offset=producer.transaction_first_offset,
-            )
-            for producer_id, producer in self._producers.items()
-        ]
-
-    def last_batches(self, *, now_ms: int, expiration_ms: int) -> dict[int, LastBatch]:
-        """Tell which batch of each producer keeps its state; none for a producer long silent."""
-        return {
-            producer_id: LastBatch(
-                producer_epoch=producer.epoch, last_data_offset=producer.last_offset
-            )
-            for producer_id, producer in self._producers.items()
-            if producer.transaction_first_offset != NO_TRANSACTION
-            or now_ms - producer.timestamp_ms < expiration_ms
-        }
-
-    def follow(
-        self,
-        segment: Segment,
-        buffer: ReadBuffer,
-        *,
-        start_offset: int = 0,
-        end_position: int | None = None,
-    ) -> None:
-        """Take the batches of the next segment.
-
-        Parameters
-        ----------
-        start_offset : int
-            Batches below it are left out.
-        end_position : int, optional
-            Where its good batches are known to end. Without it a last segment may end torn, and
-            any other must be whole.
+    def follow(self, segment: Segment, buffer: ReadBuffer) -> None:
+        """Take the batches of the next segment; only the last one may end torn.
 
         Raises
         ------
         CorruptRecordError
         """
-        self.next_offset = max(self.next_offset, segment.base_offset)
+        self.producers.next_offset = max(self.next_offset, segment.base_offset)
         measures = _Measures()
         with segment.open_log() as file:
             walk = HeaderWalk(segment, file, 0, buffer, False, None)
-            for table in _tables(walk, start_offset, end_position):
-                measures.take(table)
-                try:
-                    self.take(
-                        walk.buffer,
-                        table,
-                        file_position=walk.file_position,
-                        source=segment.log_path,
-                    )
-                except CorruptRecordError as error:
-                    if not _is_torn_end(segment, file, error):
-                        raise
-            if end_position is None and segment.end_offset_bound is not None:
+            for piece in walk.pieces():
+                measures.take(piece.table)
+                ended = self._take(piece, segment, file)
+                self.aborted += [it.as_aborted() for it in ended if it.is_aborted]
+            if segment.end_offset_bound is not None:
                 check_whole(segment, walk, file.size(), self.next_offset)
         self.segments.append(measures.of(segment.base_offset))
 
-    def take(self, buffer: Bytes, table: HeaderTable, *, file_position: int, source: str) -> None:
-        """Take the next batches of the log."""
-        self.next_offset = int(table.last_offset[-1]) + 1
-        rows = np.flatnonzero((table.producer_id >= 0) & (table.magic == MAGIC_V2))
-        if len(rows) == 0:
-            return
-        is_control = table.is_control
-        is_transactional = table.is_transactional
-        for row in rows.tolist():
-            if is_control[row]:
-                position = int(table.position[row]) - file_position
-                marker = read_marker(buffer, position, source=source, file_position=file_position)
-                self._take_marker(table, row, marker)
-            else:
-                self._take_data(table, row, in_transaction=bool(is_transactional[row]))
-
-    def _take_data(self, table: HeaderTable, row: int, *, in_transaction: bool) -> None:
-        base_offset, last_offset = int(table.base_offset[row]), int(table.last_offset[row])
-        producer = self._producer(int(table.producer_id[row]), int(table.producer_epoch[row]))
-        producer.last_offset = last_offset
-        producer.offset_delta = last_offset - base_offset
-        producer.last_sequence = _last_sequence(
-            int(table.base_sequence[row]), producer.offset_delta
+    def _take(self, piece: Piece, segment: Segment, file: LogFile) -> list[Transaction]:
+        try:
+            return self.producers.take(piece, segment.log_path)
+        except CorruptRecordError as error:
+            if not _is_torn_end(segment, file, error):
+                raise
+        whole = piece.table.select(np.arange(len(piece.table) - 1))
+        if len(whole) == 0:
+            return []
+        return self.producers.take(
+            Piece(whole, piece.buffer, piece.file_position, piece.floor), segment.log_path
         )
-        producer.timestamp_ms = int(table.max_timestamp[row])
-        if in_transaction and producer.transaction_first_offset == NO_TRANSACTION:
-            producer.transaction_first_offset = base_offset
-
-    def _take_marker(self, table: HeaderTable, row: int, marker: ControlRecord | None) -> None:
-        # An empty control batch says that the whole transaction was cleaned away.
-        if marker is None or not marker.ends_transaction:
-            return
-        producer_id = int(table.producer_id[row])
-        producer = self._producer(producer_id, int(table.producer_epoch[row]))
-        first_offset = producer.transaction_first_offset
-        producer.transaction_first_offset = NO_TRANSACTION
-        producer.coordinator_epoch = marker.coordinator_epoch
-        producer.timestamp_ms = int(table.max_timestamp[row])
-        if marker.type is ControlRecordType.ABORT and first_offset != NO_TRANSACTION:
-            marker_offset = int(table.base_offset[row])
-            self.aborted.append(
-                AbortedTransaction(
-                    producer_id=producer_id,
-                    first_offset=first_offset,
-                    last_offset=marker_offset,
-                    last_stable_offset=min(self._open_transactions(), default=marker_offset + 1),
-                )
-            )
-
-    def _producer(self, producer_id: int, epoch: int) -> _Producer:
-        producer = self._producers.get(producer_id)
-        if producer is None:
-            producer = self._producers[producer_id] = _Producer(epoch)
-        elif producer.epoch != epoch:
-            # A new epoch starts its sequences anew; an open transaction goes on to its marker.
-            producer = self._producers[producer_id] = _Producer(
-                epoch,
-                coordinator_epoch=producer.coordinator_epoch,
-                transaction_first_offset=producer.transaction_first_offset,
-            )
-        return producer
-
-    def _open_transactions(self) -> list[int]:
-        return [
-            producer.transaction_first_offset
-            for producer in self._producers.values()
-            if producer.transaction_first_offset != NO_TRANSACTION
-        ]
 
 
 def survey_producers(segments: Sequence[Segment]) -> ProducerSurvey:
@@ -280,22 +115,6 @@ def survey_producers(segments: Sequence[Segment]) -> ProducerSurvey:
     for segment in segments:
         survey.follow(segment, buffer)
     return survey
-
-
-def _tables(walk: HeaderWalk, start_offset: int, end_position: int | None) -> Iterator[HeaderTable]:
-    """Give the tables of a walk, each cut to the batches that are asked for."""
-    if end_position == 0:
-        return
-    for table in walk:
-        is_wanted = table.base_offset >= start_offset
-        if end_position is not None:
-            is_wanted &= table.position < end_position
-        if is_wanted.all():
-            yield table
-        elif is_wanted.any():
-            yield table.select(is_wanted)
-        if end_position is not None and walk.position >= end_position:
-            return
 
 
 def _is_torn_end(segment: Segment, file: LogFile, error: CorruptRecordError) -> bool:
@@ -332,25 +151,6 @@ def check_whole(segment: Segment, walk: HeaderWalk, size_bytes: int, next_offset
         )
 
 
-def read_marker(
-    buffer: Bytes, position: int, *, source: str, file_position: int
-) -> ControlRecord | None:
-    """Read the first record of a control batch; None for a batch without records."""
-    for record in iterate_records(
-        buffer.data, position, source=source, file_position=file_position
-    ):
-        try:
-            return parse_control_record(record.key, record.value)
-        except ValueError as error:
-            raise InvalidBatchError(
-                str(error),
-                source=source,
-                position=file_position + position,
-                base_offset=record.offset,
-            ) from error
-    return None
-
-
 @dataclass(slots=True)
 class _Measures:
     largest_timestamp: int = NO_TIMESTAMP
@@ -375,11 +175,3 @@ class _Measures:
             records_count=self.records_count,
             earliest_horizon_ms=self.earliest_horizon_ms,
         )
-
-
-def _last_sequence(base_sequence: int, delta: int) -> int:
-    """Kafka's sequences wrap around to 0 behind the largest 31-bit number."""
-    if base_sequence < 0:
-        return base_sequence
-    last = base_sequence + delta
-    return last if last <= _MAX_SEQUENCE else last - _MAX_SEQUENCE - 1

@@ -56,6 +56,7 @@ from spark_segmentlog.log.transaction_index import AbortedTransaction, format_tr
 from spark_segmentlog.log.verification import (
     SegmentSurvey,
     check_indexes,
+    known_aborts,
     partition_logs,
     survey_segment,
 )
@@ -254,9 +255,9 @@ class _Mender:
         producers = ProducerReplay(log)
         for segment in log.segments:
             survey = survey_segment(segment)
-            producers.add(segment, survey.valid_bytes)
-            yield self._rebuild_if_possible(survey, producers)
-            if survey.stop is not None:
+            known = known_aborts(survey, producers)
+            yield self._rebuild_if_possible(survey, known.aborted)
+            if known.is_damaged:
                 producers.lose_track(segment)
 
     def tell(self, log: PartitionLog) -> Iterator[RecoveryAction]:
@@ -273,37 +274,36 @@ class _Mender:
         producers = ProducerReplay(log)
         for slot, segment in enumerate(segments):
             survey = survey_segment(segment)
-            producers.add(segment, survey.valid_bytes)
+            known = known_aborts(survey, producers)
             later = [] if survey.stop is None else segments[slot + 1 :]
             if survey.valid_bytes < survey.file_bytes:
                 takes_good = bool(later) or _has_good_behind(survey)
                 is_cut = self._may_cut(takes_good=takes_good)
                 yield _cut_action(survey, takes_good=takes_good, is_done=is_cut)
                 if is_cut:
-                    aborted = producers.aborted_in(segment)
                     if segments[-1] in (segment, *later):
                         _end_snapshots(log, survey.valid_next_offset, producers.states or ())
                     _cut(survey)
                     yield from _delete(later)
-                    yield self._rebuild(survey, aborted)
+                    yield self._rebuild(survey, known.aborted)
                     if survey.stop is not None:
                         return
                     continue
                 yield from (_delete_action(segment, is_done=False) for segment in later)
-            if survey.lost_to is not None or any(check_indexes(survey)):
-                yield self._rebuild_if_possible(survey, producers)
-            if survey.stop is not None:
+            if survey.lost_to is not None or any(check_indexes(log, survey, known)):
+                yield self._rebuild_if_possible(survey, known.aborted)
+            if known.is_damaged:
                 producers.lose_track(segment)
 
     def _may_cut(self, *, takes_good: bool) -> bool:
         return self.truncate and not self.dry_run and (self.delete_later or not takes_good)
 
     def _rebuild_if_possible(
-        self, survey: SegmentSurvey, producers: ProducerReplay
+        self, survey: SegmentSurvey, aborted: Sequence[AbortedTransaction] | None
     ) -> RecoveryAction:
         if self.dry_run or not survey.is_whole:
             return _rebuild_action(survey, is_done=False)
-        return self._rebuild(survey, producers.aborted_in(survey.segment))
+        return self._rebuild(survey, aborted)
 
     def _rebuild(
         self, survey: SegmentSurvey, aborted: Sequence[AbortedTransaction] | None

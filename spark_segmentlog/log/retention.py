@@ -361,7 +361,7 @@ def _roll_empty_segment(choice: _Choice) -> int:
     directory = choice.place.directory
     survey = survey_producers(choice.described())
     end_offset = max(survey.next_offset, choice.segments[-1].base_offset)
-    write_snapshot(directory, end_offset, survey.states)
+    write_snapshot(directory, end_offset, survey.producers.states)
     # The log comes last: a segment without its indexes would be taken for a damaged one.
     for kind in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
         _create_empty(segment_path(directory, end_offset, kind))

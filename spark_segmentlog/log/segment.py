@@ -29,9 +29,9 @@ from spark_segmentlog.log.offset_index import OffsetIndex
 from spark_segmentlog.log.time_index import TimeEntry, TimeIndex
 from spark_segmentlog.log.transaction_index import (
     AbortedTransaction,
-    AbortedTransactions,
     parse_transaction_index,
 )
+from spark_segmentlog.record._types import Bools
 from spark_segmentlog.record.decoder import RecordDecoder
 from spark_segmentlog.record.header_table import HeaderTable, check_crcs
 from spark_segmentlog.record.record_filter import EntryChoice, RecordFilter, choose_entries
@@ -49,7 +49,8 @@ ALL_COLUMNS: Final = (
 
 _log = logging.getLogger(__name__)
 
-FindAborted = Callable[[], AbortedTransactions]
+# Of a piece, and of its batches below an offset.
+FindUncommitted = Callable[["Segment", Piece, int], Bools]
 # Told of offsets [start, end) that a segment lacks, and why that is known.
 OnLost = Callable[[int, int, str], None]
 
@@ -171,14 +172,18 @@ class Segment:
         return TimeIndex(self._open_index(file_names.TIME_INDEX_SUFFIX), self.base_offset)
 
     def transaction_index(self) -> list[AbortedTransaction]:
-        """Read the `.txnindex`; none where it is missing. Looks for a renamed one too."""
+        """Read the `.txnindex`; none where it is missing."""
+        return parse_transaction_index(self.transaction_index_bytes() or b"")
+
+    def transaction_index_bytes(self) -> bytes | None:
+        """Read the bytes of the `.txnindex`, of a renamed one too; None where it is missing."""
         name = self._path(file_names.TRANSACTION_INDEX_SUFFIX, suffix="")
         renamed = name + file_names.SWAP_SUFFIX
         for path in (renamed, name) if self.suffix else (name, renamed):
             data = self.storage.read_file(path)
             if data is not None:
-                return parse_transaction_index(data)
-        return []
+                return data
+        return None
 
     def position_for(self, offset: int, file: LogFile | None = None) -> int:
         """Find a position at or before the first batch that reaches an offset, by the index.
@@ -379,7 +384,7 @@ class SegmentScanner:
         *,
         start_position: int | None = None,
         end_position: int | None = None,
-        find_aborted: FindAborted | None = None,
+        find_uncommitted: FindUncommitted | None = None,
         on_lost: OnLost | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Decode the rows of a segment; some may be held back until `flush`.
@@ -388,8 +393,8 @@ class SegmentScanner:
         ----------
         start_position, end_position : int, optional
             Starts of batches; found by the filter where not given.
-        find_aborted : callable, optional
-            Asked for the aborted transactions when the first transactional batch is met.
+        find_uncommitted : callable, optional
+            Asked for the batches that are not committed, of pieces with transactional ones.
         on_lost : callable, optional
             Told of offsets at the segment's end that are gone, as its indexes tell.
 
@@ -429,8 +434,8 @@ class SegmentScanner:
                     choice = choose_entries(
                         table, _above(wanted, piece.floor), end_position=end_position
                     )
-                    if find_aborted is not None and choice.has_transactions:
-                        choice = _without_aborted(choice, table, find_aborted())
+                    if find_uncommitted is not None and choice.has_transactions:
+                        choice = _without(choice, find_uncommitted(segment, piece, end_offset))
                     if self.options.check_crcs and choice.unread.any():
                         self._check_unread(walk, piece, choice.unread)
                     if choice.selected.any():
@@ -555,12 +560,9 @@ class SegmentScanner:
                 )
 
 
-def _without_aborted(
-    choice: EntryChoice, table: HeaderTable, aborted: AbortedTransactions
-) -> EntryChoice:
-    """Leave out the batches of aborted transactions."""
-    is_aborted = table.is_transactional & aborted.contain(table.producer_id, table.base_offset)
-    left_out = choice.selected & is_aborted
+def _without(choice: EntryChoice, uncommitted: Bools) -> EntryChoice:
+    """Leave out the batches that are not committed; their checksums are compared all the same."""
+    left_out = choice.selected & uncommitted
     return replace(choice, selected=choice.selected & ~left_out, unread=choice.unread | left_out)
 
 

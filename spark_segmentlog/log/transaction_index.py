@@ -1,8 +1,8 @@
 """The `.txnindex` file of a segment: one 34-byte entry for each abort marker in it, in their order.
 
-It exists only for a segment with an abort. Unlike the other indexes it is no hint: in a directory
-that was shut cleanly a missing file says that nothing was aborted. `last_offset` is that of the
-marker, and entries are sorted by it, not by `first_offset`.
+It exists only for a segment with an abort. A broker believes it; our reads take what was aborted
+from the markers themselves (see `transactions`). `last_offset` is that of the marker, and entries
+are sorted by it, not by `first_offset`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ ENTRY: Final = np.dtype(
     ]
 )
 ENTRY_BYTES: Final = 34
+VERSION: Final = 0
 assert ENTRY.itemsize == ENTRY_BYTES
 
 
@@ -54,7 +55,7 @@ def parse_transaction_index(data: bytes) -> list[AbortedTransaction]:
 def format_transaction_index(transactions: Sequence[AbortedTransaction]) -> bytes:
     """Write the entries of a `.txnindex`."""
     rows = [
-        (0, it.producer_id, it.first_offset, it.last_offset, it.last_stable_offset)
+        (VERSION, it.producer_id, it.first_offset, it.last_offset, it.last_stable_offset)
         for it in transactions
     ]
     return np.array(rows, ENTRY).tobytes()

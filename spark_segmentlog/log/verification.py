@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,7 @@ from spark_segmentlog.log.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
     TopicPartition,
     segment_file_name,
 )
@@ -42,11 +44,22 @@ from spark_segmentlog.log.index_file import IndexFile
 from spark_segmentlog.log.log_manager import LogManager
 from spark_segmentlog.log.partition_log import LostRange, PartitionLog, while_it_is_there
 from spark_segmentlog.log.preflight import CUTS_THE_LOG, surroundings, torn_segment
+from spark_segmentlog.log.producer_replay import ProducerReplay
 from spark_segmentlog.log.segment import ScanOptions, Segment, SegmentScanner
 from spark_segmentlog.log.segment_tail import MAX_RELATIVE_OFFSET
 from spark_segmentlog.log.staging import list_staged
+from spark_segmentlog.log.transaction_index_check import (
+    KnownAborts,
+    find_transaction_index_fault,
+)
 from spark_segmentlog.record.header_table import HeaderTable, check_crcs
 from spark_segmentlog.record.layout import LAST_OFFSET_DELTA_OFFSET, MAGIC_V2
+
+_INDEX_SUFFIXES: Final = {
+    FindingKind.OFFSET_INDEX: OFFSET_INDEX_SUFFIX,
+    FindingKind.TIME_INDEX: TIME_INDEX_SUFFIX,
+    FindingKind.TRANSACTION_INDEX: TRANSACTION_INDEX_SUFFIX,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,8 +190,10 @@ def verify_partition(log: PartitionLog, *, deep: bool = False) -> Iterator[Findi
     What is found in a segment counts if the segment was the same all the while.
     """
 
+    producers = ProducerReplay(log)
+
     def verify(segment: Segment) -> list[Finding]:
-        return _verify_segment(log, segment, deep=deep)
+        return _verify_segment(log, segment, producers, deep=deep)
 
     for lost in log.lost_segments:
         yield _lost_segment(lost, log)
@@ -199,13 +214,18 @@ def _lost_segment(lost: LostRange, log: PartitionLog) -> Finding:
     )
 
 
-def _verify_segment(log: PartitionLog, segment: Segment, *, deep: bool) -> list[Finding]:
+def _verify_segment(
+    log: PartitionLog, segment: Segment, producers: ProducerReplay, *, deep: bool
+) -> list[Finding]:
     survey = survey_segment(segment)
     findings = [*survey.findings, *_bad_bytes(survey, log)]
     if survey.torn is not None:
         findings.append(survey.torn)
     findings.extend(_check_reach(survey))
-    findings.extend(check_indexes(survey))
+    known = known_aborts(survey, producers)
+    findings.extend(check_indexes(log, survey, known))
+    if known.is_damaged:
+        producers.lose_track(segment)
     if deep:
         findings.extend(_decode_all(survey))
     return findings
@@ -332,10 +352,22 @@ def _header_findings(
         )
 
 
-def check_indexes(survey: SegmentSurvey) -> Iterator[Finding]:
+def check_indexes(
+    log: PartitionLog, survey: SegmentSurvey, known: KnownAborts
+) -> Iterator[Finding]:
     """Compare the indexes of a segment with its batches, as far as these are known."""
     yield from _first_of_file(_check_offset_index(survey))
     yield from _first_of_file(_check_time_index(survey))
+    fault = find_transaction_index_fault(log, survey.segment, known)
+    if fault is not None:
+        yield _index_finding(survey.segment, FindingKind.TRANSACTION_INDEX, -1, fault)
+
+
+def known_aborts(survey: SegmentSurvey, producers: ProducerReplay) -> KnownAborts:
+    """Follow the transactions of the next segment, up to its first bad bytes."""
+    aborted = producers.follow(survey.segment, survey.valid_bytes)
+    is_damaged = survey.stop is not None or survey.lost_to is not None
+    return KnownAborts(aborted=aborted, next_offset=survey.next_offset, is_damaged=is_damaged)
 
 
 def _check_end(survey: SegmentSurvey, log: PartitionLog) -> Iterator[Finding]:
@@ -553,8 +585,8 @@ def _index_finding(segment: Segment, kind: FindingKind, position: int, reason: s
 
 
 def _index_path(segment: Segment, kind: FindingKind) -> str:
-    suffix = OFFSET_INDEX_SUFFIX if kind is FindingKind.OFFSET_INDEX else TIME_INDEX_SUFFIX
-    return f"{segment.directory}/{segment_file_name(segment.base_offset, suffix)}{segment.suffix}"
+    name = segment_file_name(segment.base_offset, _INDEX_SUFFIXES[kind])
+    return f"{segment.directory}/{name}{segment.suffix}"
 
 
 def _first_of_file(findings: Iterator[Finding]) -> Iterator[Finding]:

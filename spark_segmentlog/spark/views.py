@@ -16,7 +16,7 @@ import pyarrow as pa
 from spark_segmentlog.log.file_names import OffsetRange, TopicPartition
 from spark_segmentlog.log.partition_log import PartitionLog, SegmentPursuit
 from spark_segmentlog.log.segment import Segment
-from spark_segmentlog.log.transaction_walk import walk_transactions
+from spark_segmentlog.log.transactions import walk_transactions
 from spark_segmentlog.record.header_table import HeaderTable
 from spark_segmentlog.spark.offsets import could_not_read
 from spark_segmentlog.spark.options import Mode, View

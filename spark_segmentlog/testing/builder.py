@@ -426,7 +426,8 @@ class _ProducerStates:
         # Markers are never compressed: the kind is the second number of the key, which starts
         # behind length, attributes, two deltas and the key's length, a byte each.
         kind = int.from_bytes(data[61 + 5 + 2 : 61 + 5 + 4])
-        if kind not in (ABORT, COMMIT):
+        is_emptied = int.from_bytes(data[57:61]) == 0
+        if is_emptied or kind not in (ABORT, COMMIT):
             return None
         first = old.current_txn_first_offset
         if old.producer_epoch != summary.producer_epoch:

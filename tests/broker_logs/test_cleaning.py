@@ -96,7 +96,7 @@ def test_a_survey_tells_what_the_brokers_snapshots_and_indexes_tell(
         snapshots = sorted(directory.glob("*.snapshot"))
         if snapshots and int(snapshots[-1].name[:20]) == found.next_offset:
             states = parse_producer_snapshot(snapshots[-1].read_bytes())
-            assert _comparable(found.states) >= _comparable(states or []), it
+            assert _comparable(found.producers.states) >= _comparable(states or []), it
 
 
 def _aborted(directory: Path) -> list[AbortedTransaction]:

@@ -60,20 +60,20 @@ def test_aborted_transactions_are_told_in_the_order_of_their_markers(tmp_path: P
         AbortedTransaction(producer_id=2, first_offset=1, last_offset=2, last_stable_offset=0),
         AbortedTransaction(producer_id=1, first_offset=0, last_offset=5, last_stable_offset=6),
     ]
-    assert (found.last_stable_offset, found.next_offset) == (7, 7)
+    assert (found.producers.last_stable_offset, found.next_offset) == (7, 7)
 
 
 def test_the_earliest_open_transaction_is_the_last_stable_offset(tmp_path: Path) -> None:
     found = survey_of(tmp_path, *plain_batches([(b"a", b"b")]), data(1, 1), data(2, 2), data(1, 3))
-    assert found.last_stable_offset == 1
+    assert found.producers.last_stable_offset == 1
 
 
 def test_a_marker_with_a_bumped_epoch_ends_the_transaction(tmp_path: Path) -> None:
     found = survey_of(tmp_path, data(1, 0, epoch=4), marker(ABORT, 1, 1, epoch=5))
     assert [it.last_offset for it in found.aborted] == [1]
-    (state,) = found.states
+    (state,) = found.producers.states
     assert (state.producer_epoch, state.last_offset, state.last_sequence) == (5, -1, -1)
-    last = found.last_batches(now_ms=NOW_MS, expiration_ms=1000)[1]
+    last = found.producers.last_batches(now_ms=NOW_MS, expiration_ms=1000)[1]
     assert (last.producer_epoch, last.last_data_offset) == (5, -1)
 
 
@@ -81,18 +81,18 @@ def test_an_empty_marker_says_nothing(tmp_path: Path) -> None:
     empty = v2_batch(
         [], base_offset=1, control=True, transactional=True, producer_id=1, producer_epoch=0
     )
-    assert survey_of(tmp_path, data(1, 0), empty).last_stable_offset == 0
+    assert survey_of(tmp_path, data(1, 0), empty).producers.last_stable_offset == 0
 
 
 def test_sequences_wrap_around_behind_the_largest_one(tmp_path: Path) -> None:
     found = survey_of(tmp_path, data(1, 0, 5, sequence=2**31 - 3))
-    assert found.states[0].last_sequence == 1
+    assert found.producers.states[0].last_sequence == 1
 
 
 @pytest.mark.parametrize(("silent_ms", "is_kept"), [(999, True), (1000, False)])
 def test_a_silent_producer_is_forgotten(tmp_path: Path, silent_ms: int, is_kept: bool) -> None:
     found = survey_of(tmp_path, data(1, 0), marker(COMMIT, 1, 1))
-    last = found.last_batches(now_ms=NOW_MS + silent_ms, expiration_ms=1000)
+    last = found.producers.last_batches(now_ms=NOW_MS + silent_ms, expiration_ms=1000)
     assert (1 in last) is is_kept
 
 
@@ -101,7 +101,7 @@ def test_a_half_written_marker_at_the_end_ends_nothing(tmp_path: Path) -> None:
     torn[-4:] = bytes(4)
     torn[-8] ^= 0xFF
     found = survey_of(tmp_path, data(1, 0), bytes(torn))
-    assert found.last_stable_offset == 0
+    assert found.producers.last_stable_offset == 0
     with pytest.raises(CrcMismatchError):
         survey_of(tmp_path / "other", data(1, 0), bytes(torn), data(1, 2))
 
@@ -136,4 +136,4 @@ def test_the_states_are_those_of_the_builders_snapshots(tmp_path: Path) -> None:
     offset, states = _snapshots(directory)[-1]
     found = survey(directory)
     assert found.next_offset == offset
-    assert sorted(found.states, key=str) == states
+    assert sorted(found.producers.states, key=str) == states

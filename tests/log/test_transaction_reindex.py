@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from spark_segmentlog.log.log_manager import LogManager
 from spark_segmentlog.log.partition_log import PartitionLog
 from spark_segmentlog.log.producer_snapshot import parse_producer_snapshot
 from spark_segmentlog.log.recovery import RecoveryAction, recover, reindex
@@ -97,20 +96,6 @@ def test_a_segment_that_is_mended_gets_a_brokers_transaction_index(
         (action,) = recover(log.log_directories)
         assert (action.path, action.is_done) == (str(path.with_suffix(".log")), True)
         assert transaction_indexes(log.log_directories) == before
-
-
-def test_read_committed_is_the_same_over_indexes_made_anew(tmp_path: Path) -> None:
-    log = unpack("kafka-4.3.1-java-transactions", "clean", tmp_path)
-
-    def aborted() -> list[tuple[AbortedTransaction, ...]]:
-        logs = LogManager.open(log.log_directories).topic_partitions.values()
-        return [it.aborted_transactions(0, it.log_end_offset).transactions for it in logs]
-
-    before = aborted()
-    remove(log.log_directories, "*.txnindex")
-    assert not any(aborted())
-    reindex(log.log_directories)
-    assert aborted() == before
 
 
 # What was open at a segment's start

@@ -1,16 +1,17 @@
-"""read_committed: aborted ranges, the last stable offset, from indexes, snapshots and markers."""
+"""read_committed: what is aborted, and the last stable offset, told by batches and markers."""
 
 from __future__ import annotations
 
 import pytest
 
-from spark_segmentlog.errors import InvalidRecordError
+from spark_segmentlog.errors import CorruptRecordError, CrcMismatchError, InvalidRecordError
 from spark_segmentlog.log.partition_log import PartitionLog, scan_segments
 from spark_segmentlog.testing.builder import (
     ABORT,
     COMMIT,
     AbortedTransactionSpec,
     LogBuilder,
+    ProducerStateSpec,
     RecordSpec,
     SegmentSpec,
     control_batch,
@@ -158,42 +159,96 @@ def test_records_of_an_aborting_producer_outside_of_its_transaction_stay(tmp_pat
     assert offsets(log, committed=True) == [2, 4]
 
 
-def test_a_clean_log_without_transaction_index_has_no_aborts(tmp_path):
-    log = _log(
-        tmp_path, SegmentSpec([_data(0, 1), _abort(1, 1), batch(2)], transaction_index=False)
-    )
-    assert offsets(log, committed=True) == [0, 2]
+GARBLED_INDEXES = [
+    pytest.param(False, id="missing"),
+    pytest.param(b"", id="empty"),
+    pytest.param(_entry(1, 0, 1, 2)[:20], id="cut"),
+    pytest.param(bytes(34), id="zeros"),
+    pytest.param(_entry(2, 2, 9, 10), id="of another producer, behind the end"),
+    pytest.param(_entry(1, 1, 1, 99), id="begins late, all below 99 decided"),
+    pytest.param(_entry(7, 0, 6, 7), id="hides what is committed"),
+    pytest.param(b"\xff" * 68, id="ones"),
+]
 
 
-def test_an_unclean_log_without_transaction_index_is_told_by_its_markers(tmp_path):
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("index", GARBLED_INDEXES)
+def test_rows_are_told_by_the_markers_whatever_a_transaction_index_holds(tmp_path, state, index):
     segments = [
-        SegmentSpec([_data(0, 1), _abort(1, 1), batch(2)], transaction_index=False),
-        SegmentSpec([_data(3, 1), _abort(4, 1), batch(5)], transaction_index=False),
+        SegmentSpec([_data(0, 1), _abort(1, 1), batch(2)], transaction_index=index),
+        SegmentSpec([_data(3, 7), _data(4, 1)], transaction_index=index),
+        SegmentSpec([_abort(5, 1), _commit(6, 7)], transaction_index=index),
     ]
-    assert offsets(_log(tmp_path / "a", *segments, clean=False), committed=True) == [2, 5]
-    # Below the recovery point the index is as good as after a clean stop.
-    flushed = _log(tmp_path / "b", *segments, clean=False, recovery_point=3)
-    assert offsets(flushed, committed=True) == [0, 2, 5]
+    log = _log(tmp_path, *segments, **state)
+    assert offsets(log, committed=True) == [2, 3]
+    assert _by_segment(log) == [2, 3]
 
 
-def test_the_search_stops_at_an_entry_that_decides_the_range(tmp_path):
+@pytest.mark.parametrize(
+    "open_transactions",
+    [
+        pytest.param({}, id="none"),
+        pytest.param({9: 0}, id="of a producer that is not there"),
+        pytest.param({1: 1}, id="that has ended"),
+        pytest.param({2: 5}, id="that begins later"),
+    ],
+)
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_snapshot_that_lies_neither_hides_nor_shows_rows(tmp_path, open_transactions, clean):
+    segments = [[_data(0, 1), batch(1), _commit(2, 1)], [_data(3, 2), batch(4)], [batch(5)]]
+    states = [
+        ProducerStateSpec(producer_id=producer_id, current_txn_first_offset=first)
+        for producer_id, first in open_transactions.items()
+    ]
+    builder = LogBuilder(tmp_path)
+    builder.partition("t", 0, segments, snapshots=dict.fromkeys((3, 5, 6), states))
+    if clean:
+        builder.clean_shutdown()
+    log = open_one(tmp_path)
+    assert log.last_stable_offset() == 3
+    assert offsets(log, committed=True) == [0, 1]
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_range_that_begins_inside_of_an_aborted_batch_gives_none_of_it(tmp_path, state):
     log = _log(
-        tmp_path,
-        SegmentSpec([_data(0, 1), _abort(1, 1), batch(2)], transaction_index=_entry(1, 0, 1, 3)),
-        SegmentSpec([batch(3)], transaction_index=_entry(5, 0, 0, 4)),
+        tmp_path, [_data(0, 1, 4), batch(4)], [_data(5, 1, 3), _abort(8, 1), batch(9)], **state
     )
-    (found,) = log.aborted_transactions(0, 3).transactions
-    assert (found.producer_id, found.first_offset, found.last_offset) == (1, 0, 1)
+    for start in range(11):
+        for end in range(start, 11):
+            expected = [it for it in (4, 9) if start <= it < end]
+            assert offsets(log, start=start, end=end, committed=True) == expected
 
 
-def test_a_transaction_index_that_is_being_renamed_counts(tmp_path):
+@pytest.mark.parametrize("position", range(21, 61))
+def test_a_flipped_bit_of_a_marker_behind_the_range_is_an_error_of_the_read(tmp_path, position):
+    """Whatever of its header is flipped: the read of what it ended must not go by it."""
     log = _log(tmp_path, [_data(0, 1), _abort(1, 1), batch(2)], [batch(3)])
-    path = log.segments[0].log_path.removesuffix(".log") + ".txnindex"
-    (tmp_path / "t-0" / path.rpartition("/")[2]).rename(path + ".swap")
-    assert offsets(open_one(tmp_path), committed=True) == [2, 3]
+    path = tmp_path / "t-0" / f"{0:020d}.log"
+    whole = bytearray(path.read_bytes())
+    at = len(_data(0, 1)) + position
+    for bit in range(8):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :])
+        wanted = scan_options(start=0, end=1, committed=True)
+        with pytest.raises(CorruptRecordError):
+            list(scan_segments([log.segments[0]], wanted))
 
 
-def test_the_last_stable_offset_follows_the_log_behind_the_newest_snapshot(tmp_path):
+@pytest.mark.parametrize("position", [22, 50])
+def test_rows_are_not_hidden_by_a_marker_that_a_flipped_bit_has_lost(tmp_path, position):
+    """Of the attributes (control, transactional) and of the producer id."""
+    _log(tmp_path, [_data(0, 1), _abort(1, 1), batch(2)], [batch(3)])
+    path = tmp_path / "t-0" / f"{0:020d}.log"
+    whole = path.read_bytes()
+    at = len(_data(0, 1)) + position
+    for bit in (4, 5):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :])
+        with pytest.raises(CrcMismatchError):
+            open_one(tmp_path).last_stable_offset()
+        assert open_one(tmp_path, check_crcs=False).last_stable_offset() in (0, 4)
+
+
+def test_the_last_stable_offset_is_told_by_the_log_with_snapshots_and_without(tmp_path):
     segments = [
         [_data(0, 1), batch(1)],
         [_commit(2, 1), _data(3, 2)],
@@ -252,20 +307,22 @@ def test_a_marker_that_cannot_be_read_is_our_error_or_none(tmp_path):
     assert open_one(tmp_path, skip_corrupt=True).last_stable_offset() == 0
 
 
-def test_a_log_without_transactions_is_not_listed_to_find_aborts(tmp_path, monkeypatch):
-    log = _log(tmp_path, [batch(0)], [_data(1, 1), _commit(2, 1)])
+def test_a_partition_is_listed_again_only_for_markers_that_stand_in_later_segments(
+    tmp_path, monkeypatch
+):
+    log = _log(tmp_path, [batch(0)], [_data(1, 1), _commit(2, 1), _data(3, 1)], [_abort(4, 1)])
+    first, second, _ = log.segments
     listed = []
-    real = PartitionLog.aborted_transactions
+    real = PartitionLog.open.__func__
 
-    def note(self, start, end):
-        listed.append((start, end))
-        return real(self, start, end)
+    def note(cls, directory, **options):
+        listed.append(directory)
+        return real(cls, directory, **options)
 
-    monkeypatch.setattr(PartitionLog, "aborted_transactions", note)
-    first, second = log.segments
+    monkeypatch.setattr(PartitionLog, "open", classmethod(note))
     wanted = scan_options(end=1, committed=True)
     assert column(scan_segments([first], wanted), "offset") == [0]
+    wanted = scan_options(start=1, end=4, committed=True)
     assert listed == []
-    wanted = scan_options(start=1, end=3, committed=True)
     assert column(scan_segments([second], wanted), "offset") == [1]
-    assert listed == [(1, 3)]
+    assert len(listed) == 1

@@ -1,0 +1,464 @@
+"""What batch headers and markers tell of producers and transactions: one state machine for all.
+
+The same as a broker's ProducerStateManager learns while it appends or recovers. Who wants to know
+what is open, what was aborted, where a log is stable or what a snapshot holds feeds tables of
+headers to a `ProducerTracker`, in the order of the log. Transaction indexes and snapshots are not
+asked: headers and markers are the truth that those come from.
+
+- A data batch with the transactional bit opens its producer's transaction, the next marker of that
+  producer (ABORT or COMMIT) ends it. So whether a batch is committed is told by what follows it
+  alone, wherever the walk began.
+- Producer epochs are not compared: the marker of a transaction.version=2 producer carries the
+  data's epoch plus one.
+- A data batch that compaction emptied still opens a transaction, as for a broker, which keeps the
+  marker as long as that batch. An emptied marker ends nothing: all of its transaction was cleaned.
+- A batch that repeats offsets that were met before says nothing.
+- A marker with a wrong checksum is an error, or none.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, Self
+
+import numpy as np
+
+from spark_segmentlog.errors import CorruptRecordError, InvalidRecordError
+from spark_segmentlog.log.header_walk import Piece
+from spark_segmentlog.log.producer_snapshot import NO_TRANSACTION, ProducerState
+from spark_segmentlog.log.transaction_index import AbortedTransaction
+from spark_segmentlog.record._types import Bools, Int64s
+from spark_segmentlog.record.batch import iterate_records
+from spark_segmentlog.record.control import ControlRecord, ControlRecordType, parse_control_record
+from spark_segmentlog.record.header_table import HeaderTable, check_crcs
+from spark_segmentlog.record.layout import MAGIC_V2, NO_TIMESTAMP, RECORDS_OFFSET
+
+NO_OFFSET: Final = -1
+_MAX_SEQUENCE: Final = 2**31 - 1
+
+# length, attributes, timestamp delta 0, offset delta 0, key length 4, key, value length 6, value:
+# the only record of a marker, as brokers write it; lengths are zigzag varints.
+_USUAL_MARKER: Final = struct.Struct(">BBBBB4sB6s")
+_USUAL_LENGTHS: Final = (0, 0, 8)
+_USUAL_VALUE_LENGTH: Final = 12
+
+
+@dataclass(slots=True, kw_only=True)
+class Transaction:
+    """One transaction of one producer in one partition, as far as the log holds it.
+
+    Attributes
+    ----------
+    first_offset, last_offset : int
+        Of its data, both inclusive.
+    records_count : int
+        Records that are still there.
+    marker : ControlRecordType or None
+        What ended it, ABORT or COMMIT; None while it is open.
+    marker_offset : int or None
+        Of the marker.
+    last_stable_offset : int
+        First offset of the oldest transaction that was open when this one ended; behind the marker
+        where none was.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    last_offset: int
+    records_count: int = 0
+    marker: ControlRecordType | None = None
+    marker_offset: int | None = None
+    last_stable_offset: int = NO_OFFSET
+
+    @property
+    def state(self) -> str:
+        """How it ended: ``open``, ``committed`` or ``aborted``."""
+        if self.marker is None:
+            return "open"
+        return "aborted" if self.is_aborted else "committed"
+
+    @property
+    def is_aborted(self) -> bool:
+        """Whether an ABORT marker ended it."""
+        return self.marker is ControlRecordType.ABORT
+
+    def as_aborted(self) -> AbortedTransaction:
+        """Give the entry of a transaction index; only for one that was aborted."""
+        assert self.is_aborted
+        assert self.marker_offset is not None
+        return AbortedTransaction(
+            producer_id=self.producer_id,
+            first_offset=self.first_offset,
+            last_offset=self.marker_offset,
+            last_stable_offset=self.last_stable_offset,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastBatch:
+    """The batch of a producer that must not go: its last data, or else its last marker's epoch.
+
+    Attributes
+    ----------
+    last_data_offset : int
+        Last offset of its last data batch of the present epoch; -1 where it has only a marker.
+    """
+
+    producer_epoch: int
+    last_data_offset: int
+
+
+@dataclass(slots=True)
+class _Producer:
+    epoch: int
+    last_sequence: int = -1
+    last_offset: int = NO_OFFSET
+    offset_delta: int = 0
+    timestamp_ms: int = NO_TIMESTAMP
+    coordinator_epoch: int = -1
+
+
+class ProducerTracker:
+    """Producers and their transactions while a log is walked.
+
+    Parameters
+    ----------
+    check_crcs : bool
+        Whether the checksums of markers are compared.
+    skip_corrupt : bool
+        Whether a marker that is bad is left out, or is an error. Then data batches with a wrong
+        checksum are left out too, since their headers open transactions.
+    transactions_only : bool
+        Whether all other batches of producers are left out.
+
+    Attributes
+    ----------
+    next_offset : int
+        Behind the last batch taken.
+    """
+
+    def __init__(
+        self,
+        *,
+        check_crcs: bool = True,
+        skip_corrupt: bool = False,
+        transactions_only: bool = False,
+    ) -> None:
+        self.next_offset = 0
+        self._transactions_only = transactions_only
+        self._check_crcs = check_crcs
+        self._skip_corrupt = skip_corrupt
+        self._producers: dict[int, _Producer] = {}
+        self._open: dict[int, Transaction] = {}
+
+    @classmethod
+    def of(cls, states: Iterable[ProducerState], next_offset: int) -> Self:
+        """Begin with the producers of a snapshot at an offset."""
+        tracker = cls()
+        tracker.next_offset = next_offset
+        for state in states:
+            tracker._producers[state.producer_id] = _producer_of(state)
+            if state.is_in_transaction:
+                tracker._open[state.producer_id] = _transaction_of(state)
+        return tracker
+
+    @property
+    def open_transactions(self) -> list[Transaction]:
+        """Those that no marker has ended yet."""
+        return list(self._open.values())
+
+    @property
+    def first_open_offset(self) -> int | None:
+        """First offset of the oldest open transaction; None where none is open."""
+        return min((it.first_offset for it in self._open.values()), default=None)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """First offset of the oldest open transaction; behind the last batch where none is open."""
+        first = self.first_open_offset
+        return self.next_offset if first is None else first
+
+    @property
+    def states(self) -> list[ProducerState]:
+        """The producers as a snapshot holds them."""
+        return [
+            _state_of(producer_id, producer, self._open.get(producer_id))
+            for producer_id, producer in self._producers.items()
+        ]
+
+    def last_batches(self, *, now_ms: int, expiration_ms: int) -> dict[int, LastBatch]:
+        """Tell which batch of each producer keeps its state; none for a producer long silent."""
+        return {
+            producer_id: LastBatch(
+                producer_epoch=producer.epoch, last_data_offset=producer.last_offset
+            )
+            for producer_id, producer in self._producers.items()
+            if producer_id in self._open or now_ms - producer.timestamp_ms < expiration_ms
+        }
+
+    def take(self, piece: Piece, source: str, *, from_offset: int = 0) -> list[Transaction]:
+        """Follow the next batches of the log.
+
+        Parameters
+        ----------
+        piece : Piece
+        source : str
+            The file, for errors.
+        from_offset : int
+            Batches that begin below it are left out.
+
+        Returns
+        -------
+        list of Transaction
+            Those that these batches end, in the order of their markers.
+
+        Raises
+        ------
+        CorruptRecordError
+            A marker that cannot be read, or has a wrong checksum.
+        """
+        table = piece.table
+        self.next_offset = max(self.next_offset, int(table.last_offset[-1]) + 1)
+        rows = self._rows(piece, from_offset)
+        if len(rows) == 0:
+            return []
+        runs = _Runs(table, rows)
+        types = self._markers(piece, source, runs.markers)
+        ended: list[Transaction] = []
+        for run in runs:
+            if not run.is_control:
+                self._take_data(run)
+            elif (marker := types.get(run.first_row)) is not None:
+                ended += self._take_marker(run, marker)
+        return ended
+
+    def _rows(self, piece: Piece, from_offset: int) -> Int64s:
+        """Choose the batches that say something."""
+        table = piece.table
+        if self._transactions_only:
+            wanted = table.is_transactional
+        else:
+            wanted = (table.producer_id >= 0) & (table.magic == MAGIC_V2)
+        if piece.floor:
+            wanted &= table.last_offset >= piece.floor
+        if from_offset:
+            wanted &= table.base_offset >= from_offset
+        rows: Int64s = np.flatnonzero(wanted)
+        if self._skip_corrupt and self._check_crcs and len(rows):
+            rows = rows[_good(piece, rows)]
+        return rows
+
+    def _markers(self, piece: Piece, source: str, rows: Int64s) -> dict[int, ControlRecord]:
+        """Read the markers at some rows, but for those that end nothing."""
+        is_bad = np.zeros(len(rows), np.bool_)
+        if self._check_crcs and not self._skip_corrupt:
+            is_bad = ~_good(piece, rows)
+        found = {}
+        for row, bad in zip(rows.tolist(), is_bad.tolist(), strict=True):
+            try:
+                marker = read_marker(piece, row, source=source, check_crcs=bad)
+            except CorruptRecordError:
+                if not self._skip_corrupt:
+                    raise
+                continue
+            if marker is not None and marker.ends_transaction:
+                found[row] = marker
+        return found
+
+    def _take_data(self, run: _Run) -> None:
+        producer = self._producer(run.producer_id, run.producer_epoch)
+        producer.last_offset = run.last_offset
+        producer.offset_delta = run.last_offset - run.last_base_offset
+        producer.last_sequence = _last_sequence(run.base_sequence, producer.offset_delta)
+        producer.timestamp_ms = run.max_timestamp
+        if not run.is_transactional:
+            return
+        transaction = self._open.get(run.producer_id)
+        if transaction is None:
+            transaction = self._open[run.producer_id] = Transaction(
+                producer_id=run.producer_id,
+                producer_epoch=run.producer_epoch,
+                first_offset=run.first_offset,
+                last_offset=run.last_offset,
+            )
+        transaction.last_offset = run.last_offset
+        transaction.records_count += run.records_count
+
+    def _take_marker(self, run: _Run, marker: ControlRecord) -> Iterator[Transaction]:
+        producer = self._producer(run.producer_id, run.producer_epoch)
+        transaction = self._open.pop(run.producer_id, None)
+        producer.coordinator_epoch = marker.coordinator_epoch
+        producer.timestamp_ms = run.max_timestamp
+        if transaction is not None:
+            first_open = self.first_open_offset
+            transaction.marker = marker.type
+            transaction.marker_offset = run.first_offset
+            transaction.last_stable_offset = (
+                run.first_offset + 1 if first_open is None else first_open
+            )
+            yield transaction
+
+    def _producer(self, producer_id: int, epoch: int) -> _Producer:
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            producer = self._producers[producer_id] = _Producer(epoch)
+        elif producer.epoch != epoch:
+            # A new epoch starts its sequences anew; an open transaction goes on to its marker.
+            producer = self._producers[producer_id] = _Producer(
+                epoch, coordinator_epoch=producer.coordinator_epoch
+            )
+        return producer
+
+
+def read_marker(
+    piece: Piece, row: int, *, source: str, check_crcs: bool = True
+) -> ControlRecord | None:
+    """Read the first record of a control batch; None for a batch without records.
+
+    Raises
+    ------
+    CorruptRecordError
+        `InvalidRecordError` where the record is no control record.
+    """
+    position = int(piece.table.position[row])
+    start = position - piece.file_position
+    data = piece.buffer.data[start : start + int(piece.table.size_bytes[row])]
+    if int(piece.table.records_count[row]) == 0:
+        return None
+    if not check_crcs and len(data) >= RECORDS_OFFSET + _USUAL_MARKER.size:
+        _, _, *lengths, key, value_length, value = _USUAL_MARKER.unpack_from(data, RECORDS_OFFSET)
+        if tuple(lengths) == _USUAL_LENGTHS and value_length == _USUAL_VALUE_LENGTH:
+            return parse_control_record(key, value)
+    for record in iterate_records(
+        data, source=source, file_position=position, check_crcs=check_crcs
+    ):
+        try:
+            return parse_control_record(record.key, record.value)
+        except ValueError as error:
+            raise InvalidRecordError(
+                str(error), source=source, position=position, base_offset=record.offset
+            ) from error
+    return None
+
+
+def _good(piece: Piece, rows: Int64s) -> Bools:
+    return check_crcs(piece.buffer, piece.table.select(rows), file_position=piece.file_position)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Batches of one producer with nothing else of it between them, or one control batch.
+
+    `first_offset` is that of the first batch, `last_base_offset` and what follows of the last one.
+    """
+
+    first_row: int
+    first_offset: int
+    producer_id: int
+    producer_epoch: int
+    is_transactional: bool
+    is_control: bool
+    records_count: int
+    last_base_offset: int
+    last_offset: int
+    base_sequence: int
+    max_timestamp: int
+
+
+class _Runs:
+    """The rows of a table, put together so that Python looks at few of them.
+
+    Parameters
+    ----------
+    table : HeaderTable
+    rows : ndarray of int64
+        Those of batches with a producer, ascending.
+    """
+
+    def __init__(self, table: HeaderTable, rows: Int64s) -> None:
+        self._table = table
+        producer_ids = table.producer_id[rows]
+        is_control, is_transactional = table.is_control[rows], table.is_transactional[rows]
+        self.markers: Int64s = rows[is_control]
+        self._rows = rows
+        order = np.argsort(producer_ids, kind="stable")
+        parts = (producer_ids[order], table.producer_epoch[rows][order], is_transactional[order])
+        control = is_control[order]
+        is_start = np.ones(len(rows), np.bool_)
+        is_start[1:] = control[1:] | control[:-1]
+        for part in parts:
+            is_start[1:] |= part[1:] != part[:-1]
+        starts = np.flatnonzero(is_start)
+        self._counts = np.add.reduceat(table.records_count[rows][order], starts)
+        self._first = order[starts]
+        self._last = order[np.append(starts[1:], len(rows)) - 1]
+
+    def __iter__(self) -> Iterator[_Run]:
+        table = self._table
+        # In the order of their first rows, so that a transaction is open from its begin on.
+        in_order = np.argsort(self._first)
+        first = self._rows[self._first[in_order]]
+        last = self._rows[self._last[in_order]]
+        columns = (
+            first,
+            table.base_offset[first],
+            table.producer_id[first],
+            table.producer_epoch[first],
+            table.is_transactional[first],
+            table.is_control[first],
+            self._counts[in_order],
+            table.base_offset[last],
+            table.last_offset[last],
+            table.base_sequence[last],
+            table.max_timestamp[last],
+        )
+        for fields in zip(*(column.tolist() for column in columns), strict=True):
+            yield _Run(*fields)
+
+
+def _producer_of(state: ProducerState) -> _Producer:
+    return _Producer(
+        epoch=state.producer_epoch,
+        last_sequence=state.last_sequence,
+        last_offset=state.last_offset,
+        offset_delta=state.offset_delta,
+        timestamp_ms=state.timestamp_ms,
+        coordinator_epoch=state.coordinator_epoch,
+    )
+
+
+def _transaction_of(state: ProducerState) -> Transaction:
+    return Transaction(
+        producer_id=state.producer_id,
+        producer_epoch=state.producer_epoch,
+        first_offset=state.current_txn_first_offset,
+        last_offset=state.last_offset,
+    )
+
+
+def _state_of(
+    producer_id: int, producer: _Producer, transaction: Transaction | None
+) -> ProducerState:
+    return ProducerState(
+        producer_id=producer_id,
+        producer_epoch=producer.epoch,
+        last_sequence=producer.last_sequence,
+        last_offset=producer.last_offset,
+        offset_delta=producer.offset_delta,
+        timestamp_ms=producer.timestamp_ms,
+        coordinator_epoch=producer.coordinator_epoch,
+        current_txn_first_offset=(
+            NO_TRANSACTION if transaction is None else transaction.first_offset
+        ),
+    )
+
+
+def _last_sequence(base_sequence: int, delta: int) -> int:
+    """Kafka's sequences wrap around to 0 behind the largest 31-bit number."""
+    if base_sequence < 0:
+        return base_sequence
+    last = base_sequence + delta
+    return last if last <= _MAX_SEQUENCE else last - _MAX_SEQUENCE - 1
