@@ -5,8 +5,9 @@ codec's own window (zstd's is refused above 128 MiB, as Kafka refuses it), one p
 that is larger than a piece. All framings of `compression` are taken, with the same checks.
 
 No size is believed. A raw snappy block that declares more than its bytes can hold is refused before
-anything is decompressed, and memory for a record beyond `CERTAIN_BYTES` is taken only after a pass
-over the block, which holds nothing, has shown that the record is there.
+anything is decompressed, and memory for a record beyond `CERTAIN_BYTES` (and twice the largest one
+that was found) is taken only after a pass over the block, which holds nothing, has shown that the
+record is there.
 """
 
 from __future__ import annotations
@@ -270,6 +271,7 @@ class BlockWindow:
         self._magic = magic
         self._max_bytes = max_bytes
         self.data = data
+        self._certain_bytes = CERTAIN_BYTES
         self.rewind()
 
     def rewind(self) -> None:
@@ -335,15 +337,16 @@ class BlockWindow:
         self._move_to_front()
         if self.end < len(self.data):
             return
-        size = max(needed_bytes, 2 * len(self.data))
-        if needed_bytes > CERTAIN_BYTES:
-            size = needed_bytes
-            self._bytes_beyond = self._count_beyond(needed_bytes)
-            self._is_at_end = self._bytes_beyond + self.end < needed_bytes
-        if not self._is_at_end:
-            grown = np.empty(size, np.uint8)
-            grown[: self.end] = self.data[: self.end]
-            self.data = grown
+        if needed_bytes > self._certain_bytes:
+            beyond = self._count_beyond(needed_bytes)
+            if beyond + self.end < needed_bytes:
+                self._is_at_end, self._bytes_beyond = True, beyond
+                return
+            # So that records which grow bit by bit do not make a pass each.
+            self._certain_bytes = 2 * needed_bytes
+        grown = np.empty(max(needed_bytes, min(2 * len(self.data), CERTAIN_BYTES)), np.uint8)
+        grown[: self.end] = self.data[: self.end]
+        self.data = grown
 
     def _count_beyond(self, needed_bytes: int) -> int:
         """Count the bytes behind the window, or as many as are needed, and hold none of them."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from numba.core.registry import cpu_target
 
-from spark_segmentlog.record import kernels
+from spark_segmentlog.record import codec_kernels, kernels
 
 _log = logging.getLogger(__name__)
 _CACHE_ERRORS = (OSError, EOFError, pickle.PickleError, AttributeError, ImportError, LookupError)
@@ -28,8 +28,8 @@ def load_cached_kernels() -> int:
     """
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
-    dispatchers = [value for value in vars(kernels).values() if hasattr(value, "overloads")]
-    return sum(map(_load, dispatchers))
+    named = [*vars(kernels).values(), *vars(codec_kernels).values()]
+    return sum(_load(value) for value in named if hasattr(value, "overloads"))
 
 
 def _load(dispatcher: Any) -> int:

@@ -1,4 +1,4 @@
-"""Memory that reading one large segment takes, above that of an idle process.
+"""Memory that reading one large segment or batch takes, above that of an idle process.
 
 Peaks are the kernel's own (``VmHWM``), each of a fresh process: once of `read_arrow`, once of the
 Python worker that Spark starts. Linux alone tells them.
@@ -6,6 +6,7 @@ Python worker that Spark starts. Linux alone tells them.
 
 from __future__ import annotations
 
+import random
 import re
 import subprocess
 import sys
@@ -13,10 +14,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import cramjam
+
+from spark_segmentlog.testing.builder import CODECS, LogBuilder, RecordSpec, v2_batch, v2_record
 from tests.benchmarks.harness import PROJECT_DIRECTORY, Figure, Settings
-from tests.benchmarks.log_files import LogShape, generate_partition
+from tests.benchmarks.log_files import FIRST_TIMESTAMP_MS, LogShape, generate_partition
 
 SEGMENT_BYTES = 1 << 30
+LARGE_BATCH_RECORDS = 4821
+LARGE_BATCH_VALUE_BYTES = 500_000
 RECORDS_PER_BATCH = 100
 # Records that fill a segment of 1 GiB: a little more than this many bytes each on disk.
 _BYTES_PER_RECORD = {"none": 126, "zstd": 55}
@@ -24,7 +30,7 @@ _MIB = 1 << 20
 
 
 def memory_figures(settings: Settings) -> Iterator[Figure]:
-    """Measure one segment uncompressed and one of zstd."""
+    """Measure one segment uncompressed, one of zstd, and one of a single large batch."""
     for codec, record_bytes in _BYTES_PER_RECORD.items():
         records_count = settings.sized(SEGMENT_BYTES // record_bytes, multiple_of=RECORDS_PER_BATCH)
         shape = LogShape(
@@ -32,15 +38,41 @@ def memory_figures(settings: Settings) -> Iterator[Figure]:
         )
         log_directory = generate_partition(settings.cache, shape)
         segment_bytes = max(path.stat().st_size for path in log_directory.glob("*/*.log"))
-        for name, program in (("memory_arrow", "read_arrow"), ("memory_spark_worker", "spark")):
-            idle_bytes, peak_bytes = _measured(program, log_directory)
-            detail = (
-                f"segment {segment_bytes / _MIB:.0f} MiB; idle {idle_bytes / _MIB:.0f} MiB, "
-                f"peak {peak_bytes / _MIB:.0f} MiB"
-            )
-            yield Figure(
-                name=f"{name}_{codec}", value=(peak_bytes - idle_bytes) / 1e6, detail=detail
-            )
+        yield from _figures(codec, log_directory, f"segment {segment_bytes / _MIB:.0f} MiB")
+    count = settings.sized(LARGE_BATCH_RECORDS)
+    decompressed_bytes = count * LARGE_BATCH_VALUE_BYTES
+    yield from _figures(
+        "large_batch",
+        generate_large_batch(settings.cache, count),
+        f"batch of {decompressed_bytes / _MIB:.0f} MiB decompressed",
+    )
+
+
+def _figures(suffix: str, log_directory: Path, what: str) -> Iterator[Figure]:
+    for name, program in (("memory_arrow", "read_arrow"), ("memory_spark_worker", "spark")):
+        idle_bytes, peak_bytes = _measured(program, log_directory)
+        detail = f"{what}; idle {idle_bytes / _MIB:.0f} MiB, peak {peak_bytes / _MIB:.0f} MiB"
+        yield Figure(name=f"{name}_{suffix}", value=(peak_bytes - idle_bytes) / 1e6, detail=detail)
+
+
+def generate_large_batch(cache: Path, records_count: int) -> Path:
+    """Make a log directory of one zstd batch of equal values, or find it in the cache."""
+    log_directory = cache / f"large-batch-{records_count}"
+    if log_directory.exists():
+        return log_directory
+    value = random.Random(1).randbytes(LARGE_BATCH_VALUE_BYTES)
+    compressor = cramjam.zstd.Compressor()
+    for at in range(records_count):
+        compressor.compress(v2_record(RecordSpec(value=value), offset_delta=at))
+    batch = v2_batch(
+        payload=bytes(compressor.finish()),
+        count=records_count,
+        attributes=CODECS["zstd"],
+        last_offset_delta=records_count - 1,
+        base_timestamp=FIRST_TIMESTAMP_MS,
+    )
+    LogBuilder(log_directory).partition("bench", 0, [[batch]])
+    return log_directory
 
 
 def _measured(program: str, log_directory: Path) -> tuple[int, int]:

@@ -120,6 +120,18 @@ READ_TARGETS = (
         bound=300,
         unit="MB",
     ),
+    Target(
+        name="memory_arrow_large_batch",
+        what="memory of `read_arrow` above idle, a zstd batch of 2.4 GB decompressed",
+        bound=300,
+        unit="MB",
+    ),
+    Target(
+        name="memory_spark_worker_large_batch",
+        what="memory of a Spark worker above idle, a zstd batch of 2.4 GB decompressed",
+        bound=300,
+        unit="MB",
+    ),
 )
 
 WRITE_TARGETS = (

@@ -259,6 +259,31 @@ def test_window_grows_at_once_for_a_record_that_is_there() -> None:
     assert len(window.data) == CERTAIN_BYTES + 1
 
 
+def test_large_records_are_looked_for_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = []
+
+    def counted(codec: int, block: memoryview, *, magic: int) -> block_stream.BlockStream:
+        opened.append(codec)
+        return open_block(codec, block, magic=magic)
+
+    monkeypatch.setattr(block_stream, "CERTAIN_BYTES", 100)
+    monkeypatch.setattr(block_stream, "open_block", counted)
+    window = window_of("zstd", TEXT, 50)
+    for size in range(110, 350):
+        assert window.hold(size)
+        window.start += size
+    # The block itself, and passes for 110, 221 and 443 bytes at most.
+    assert len(opened) <= 4
+
+
+def test_rest_is_told_behind_a_large_record() -> None:
+    window = window_of("zstd", bytes(CERTAIN_BYTES + 100), 1 << 10)
+    assert window.hold(CERTAIN_BYTES + 1)
+    window.start += CERTAIN_BYTES + 1
+    assert not window.hold(100)
+    assert window.rest_bytes == 99
+
+
 def test_window_refuses_a_block_above_its_limit() -> None:
     assert window_of("lz4", TEXT, 1000, max_bytes=len(TEXT)).hold(len(TEXT))
     with pytest.raises(BlockTooLargeError, match="larger than the 5000 bytes"):
