@@ -322,7 +322,8 @@ def _touched(
         layout.check_topic(topic)
         existing = layout.partitions.get(topic)
         if not existing:
-            count = layout.partition_count(topic)
+            named = [it.partition + 1 for it in extents if it.topic == topic]
+            count = max(layout.partition_count(topic), *named, 0)
             touched.update(TopicPartition(topic, partition) for partition in range(count))
         elif request.overwrite:
             touched.update(TopicPartition(topic, partition) for partition in existing)

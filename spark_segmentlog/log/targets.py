@@ -19,6 +19,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Final
 
 from spark_segmentlog.errors import (
     LogPermissionError,
@@ -43,6 +44,9 @@ from spark_segmentlog.log.file_names import (
     is_topic_name,
 )
 from spark_segmentlog.log.files import LOCAL
+
+MAX_NAMED_PARTITIONS: Final = 100_000
+"""Of a new topic: a larger number in a row is a mistake rather than a partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +94,16 @@ class TargetLayout:
             return max(known.replicas, default=-1) + 1
         existing = self.partitions.get(topic)
         return max(existing) + 1 if existing else self.new_partition_count
+
+    def named_partition_limit(self, topic: str) -> int:
+        """Tell below which number rows may name partitions of a topic.
+
+        A topic that does not exist yet gets as many as rows name.
+        """
+        is_known = self.cluster_topics is not None and topic in self.cluster_topics
+        if is_known or self.partitions.get(topic):
+            return self.partition_count(topic)
+        return max(self.new_partition_count, MAX_NAMED_PARTITIONS)
 
     def exists(self, topic_partition: TopicPartition) -> bool:
         """Tell whether a partition has a directory."""

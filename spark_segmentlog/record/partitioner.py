@@ -77,6 +77,7 @@ def assign_partitions(
     *,
     row_count: int,
     first_row: int = 0,
+    named_limit: int | None = None,
 ) -> Int32s:
     """Choose the partition of every row of one topic.
 
@@ -94,6 +95,8 @@ def assign_partitions(
         Length of the columns.
     first_row : int
         Number of the first row in messages.
+    named_limit : int, optional
+        Below it a row may name a partition; those that the topic has where not given.
 
     Returns
     -------
@@ -109,7 +112,8 @@ def assign_partitions(
     """
     partitions: Int32s = np.full(row_count, _UNASSIGNED, np.int32)
     if explicit is not None and explicit.null_count < row_count:
-        partitions = _explicit_partitions(explicit, partition_count, first_row)
+        limit = partition_count if named_limit is None else named_limit
+        partitions = _explicit_partitions(explicit, limit, first_row)
     if keys is not None and keys.null_count < row_count:
         column = binary_column(keys, "key")
         encode_kernels.murmur2_partitions(

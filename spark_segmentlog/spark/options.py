@@ -503,7 +503,7 @@ OPTIONS: Final = (
         1,
         "1",
         _WRITES,
-        "partitions of a topic that does not exist yet",
+        "partitions of a topic that does not exist yet, at least; it gets as many as the rows name",
     ),
     Option(
         "segment.bytes",

@@ -153,6 +153,7 @@ class _TopicRows:
         self._staging = staging
         self._partition_count = plan.layout.partition_count(topic)
         self._balance = NullKeyBalance(self._partition_count, start=task_id)
+        self._named_limit = plan.layout.named_partition_limit(topic)
         self._slots = np.full(self._partition_count, _NO_SLOT, np.int64)
 
     def slots(
@@ -162,7 +163,7 @@ class _TopicRows:
         explicit = _take(arrow_batch, self._columns.partition, rows)
         if explicit is not None:
             self._check_explicit(explicit, rows + first_row)
-        if self._partition_count == 1 and self._slots[0] != _NO_SLOT:
+        if explicit is None and self._partition_count == 1 and self._slots[0] != _NO_SLOT:
             return np.full(len(rows), self._slots[0])
         partitions = assign_partitions(
             _take(arrow_batch, self._columns.key, rows),
@@ -170,7 +171,11 @@ class _TopicRows:
             self._partition_count,
             self._balance,
             row_count=len(rows),
+            named_limit=self._named_limit,
         )
+        missing = int(partitions.max()) + 1 - len(self._slots)
+        if missing > 0:
+            self._slots = np.pad(self._slots, (0, missing), constant_values=_NO_SLOT)
         slots = self._slots[partitions]
         if (slots == _NO_SLOT).any():
             self._open_slots(partitions, rows + first_row)
@@ -179,11 +184,13 @@ class _TopicRows:
 
     def _check_explicit(self, explicit: pa.Array, rows: npt.NDArray[np.int64]) -> None:
         wanted = explicit.fill_null(0).to_numpy(zero_copy_only=False)
-        bad = np.flatnonzero((wanted < 0) | (wanted >= self._partition_count))
+        bad = np.flatnonzero((wanted < 0) | (wanted >= self._named_limit))
         if len(bad):
+            is_new = self._named_limit != self._partition_count
+            why = "" if is_new else ": it exists, and option 'num.partitions' is for new topics"
             raise InvalidRowError(
                 f"column partition, row {rows[bad[0]]}: partition {wanted[bad[0]]} of topic "
-                f"{self._topic}, allowed are 0 to {self._partition_count - 1}"
+                f"{self._topic}, allowed are 0 to {self._named_limit - 1}{why}"
             )
 
     def _open_slots(self, partitions: npt.NDArray[np.int32], rows: npt.NDArray[np.int64]) -> None:
