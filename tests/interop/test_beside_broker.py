@@ -23,7 +23,7 @@ pytestmark = pytest.mark.interop
 
 READS = int(os.environ.get("BESIDE_BROKER_READS", "1000"))
 # Of kinds that take longer, one read in so many.
-EVERY = 8
+EVERY = 40
 CLEANED, AGED = "cleaned.v1", "aged.v1"
 PROPERTIES = {
     "log.cleaner.backoff.ms": 100,
