@@ -15,6 +15,7 @@ An index that is sorted and lies is found here, not by reads.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -23,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_segmentlog.log import index_trust
+from spark_segmentlog.log.checkpoints import HIGH_WATERMARK_CHECKPOINT
 from spark_segmentlog.log.commit_journal import read_journal
 from spark_segmentlog.log.file_names import (
     LOG_SUFFIX,
@@ -32,6 +34,7 @@ from spark_segmentlog.log.file_names import (
     TopicPartition,
     segment_file_name,
 )
+from spark_segmentlog.log.file_signature import FileSignature
 from spark_segmentlog.log.files import LogFile, is_local, is_zero_from
 from spark_segmentlog.log.findings import Finding, FindingKind, Severity
 from spark_segmentlog.log.header_walk import (
@@ -43,6 +46,7 @@ from spark_segmentlog.log.header_walk import (
 from spark_segmentlog.log.index_file import IndexFile
 from spark_segmentlog.log.log_manager import LogManager
 from spark_segmentlog.log.partition_log import LostRange, PartitionLog, while_it_is_there
+from spark_segmentlog.log.path_resolver import log_directory_of
 from spark_segmentlog.log.preflight import CUTS_THE_LOG, surroundings, torn_segment
 from spark_segmentlog.log.producer_replay import ProducerReplay
 from spark_segmentlog.log.segment import ScanOptions, Segment, SegmentScanner
@@ -55,6 +59,8 @@ from spark_segmentlog.log.transaction_index_check import (
 from spark_segmentlog.record.header_table import HeaderTable, check_crcs
 from spark_segmentlog.record.layout import LAST_OFFSET_DELTA_OFFSET, MAGIC_V2
 
+LOOK_AGAIN_SECONDS: Final = (0.2, 0.5, 1.5)
+AT_WORK_NS: Final = 30_000_000_000
 _INDEX_SUFFIXES: Final = {
     FindingKind.OFFSET_INDEX: OFFSET_INDEX_SUFFIX,
     FindingKind.TIME_INDEX: TIME_INDEX_SUFFIX,
@@ -166,13 +172,38 @@ def verify(
     for directory in directories:
         yield from _verify_log_directory(directory)
     wanted = None if topic_partitions is None else set(topic_partitions)
-    for finding in surroundings([path for path in directories if is_local(path)]):
+    for finding in _lasting_surroundings([path for path in directories if is_local(path)]):
         # A copy of one log directory knows no cluster, and nothing is wrong with that.
         is_known = finding.severity is not Severity.HARMLESS or finding.topic_partition is not None
         if is_known and (wanted is None or finding.topic_partition in {None, *wanted}):
             yield finding
     for log in partition_logs(directories, wanted):
         yield from while_it_is_there(log, verify_partition(log, deep=deep))
+
+
+def _lasting_surroundings(paths: Sequence[str]) -> list[Finding]:
+    """Tell what is wrong around partitions, and still is when it is looked at again.
+
+    A broker at work makes and deletes partitions, and its metadata log, or their folders, run
+    ahead for a moment.
+    """
+    found = list(surroundings(paths))
+    for pause_seconds in LOOK_AGAIN_SECONDS if any(map(_is_broker_at_work, paths)) else ():
+        if not found:
+            break
+        time.sleep(pause_seconds)
+        again = set(surroundings(paths))
+        found = [finding for finding in found if finding in again]
+    return found
+
+
+def _is_broker_at_work(path: str) -> bool:
+    """Tell whether high watermarks were written a moment ago, as a broker does all the time."""
+    try:
+        mark = FileSignature.of(os.path.join(log_directory_of(path), HIGH_WATERMARK_CHECKPOINT))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return time.time_ns() - mark.modified_ns < AT_WORK_NS
 
 
 def partition_logs(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from spark_segmentlog.testing.builder import LogBuilder, segment_file_name
 from tests.cli.running import batches, flip, objects, run
 from tests.log.moving import delete, merge, when_touched
+from tests.log.test_cluster_metadata import metadata_log, topic
 
 BASES = (0, 10, 20, 30)
 
@@ -182,3 +185,27 @@ def test_a_live_partition_directory_is_still_no_place_to_recover(directory: Path
     ran = run("recover", directory)
     assert ran.exit_code == 2
     assert f"is no log directory: name the one above it, {directory.parent}" in ran.stderr
+
+
+def test_what_a_broker_at_work_has_in_hand_is_no_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic that is deleted leaves the cluster's metadata before its folder is renamed."""
+    log = LogBuilder(tmp_path)
+    metadata_log(tmp_path, topic("t", 1))
+    path = log.partition("gone", 0, [batches(1)])
+    ran = run("verify", tmp_path)
+    assert (ran.exit_code, "stray partition" in ran.stdout) == (1, True)
+    log.high_watermarks({("gone", 0): 1})
+    pauses = []
+
+    def rename(seconds: float) -> None:
+        pauses.append(seconds)
+        path.rename(f"{path}.0a1b-delete")
+
+    monkeypatch.setattr(time, "sleep", rename)
+    assert run("verify", tmp_path).stdout == "0 wrong, 0 harmless\n"
+    assert len(pauses) == 1
+    os.utime(tmp_path / "replication-offset-checkpoint", (1, 1))
+    assert run("verify", tmp_path).stdout == "0 wrong, 0 harmless\n"
+    assert len(pauses) == 1
