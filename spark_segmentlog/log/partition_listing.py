@@ -18,6 +18,7 @@ import numpy as np
 from spark_segmentlog.log.file_names import (
     BASE_OFFSET_DIGITS,
     CLEANED_SUFFIX,
+    DELETED_SUFFIX,
     LOG_SUFFIX,
     MAX_OFFSET,
     OFFSET_INDEX_SUFFIX,
@@ -134,7 +135,11 @@ def _orphans(names: list[str], swapped: set[int]) -> Int64s:
         for name in names
         if name[-6:] == OFFSET_INDEX_SUFFIX and name[:BASE_OFFSET_DIGITS] not in logs
     ]
-    return _ascending(set(_offsets(lonely, OFFSET_INDEX_SUFFIX)) - swapped)
+    if not lonely:
+        return _ascending(())
+    # Who takes a segment away renames its log first, and its indexes next.
+    going = _offsets(names, LOG_SUFFIX + DELETED_SUFFIX)
+    return _ascending(set(_offsets(lonely, OFFSET_INDEX_SUFFIX)) - swapped - set(going))
 
 
 def _plain_segments(names: list[str]) -> list[int]:

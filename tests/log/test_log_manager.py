@@ -366,6 +366,16 @@ def test_a_segment_that_a_listing_missed_under_both_names_is_found(
     assert open_one(tmp_path).base_offsets.tolist() == [0, 10, 20]
 
 
+def test_a_segment_of_which_only_the_log_is_renamed_yet_is_going(tmp_path):
+    directory = LogBuilder(tmp_path).partition("t", 0, [[batch(base, 10)] for base in (0, 10, 20)])
+    path = directory / segment_file_name(0)
+    path.rename(f"{path}.deleted")
+    assert open_one(tmp_path).lost_segments == []
+    (directory / segment_file_name(10)).unlink()
+    lost = open_one(tmp_path).lost_segments
+    assert [(it.start_offset, it.end_offset) for it in lost] == [(10, 20)]
+
+
 def test_a_busy_folder_is_believed_when_its_segments_stay(tmp_path, monkeypatch):
     directory = LogBuilder(tmp_path).partition("t", 0, [[batch(base, 10)] for base in (0, 10)])
     calls = []
@@ -643,7 +653,7 @@ def test_planning_touches_no_file_of_a_segment(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "stat", watch_stat)
     log = open_one(tmp_path)
     assert log.segments_between(10, 13).base_offsets.tolist() == [10, 11, 12]
-    assert not [path for path in opened if Path(path).is_relative_to(tmp_path / "t-0")]
+    assert not [path for path in opened if tmp_path / "t-0" in Path(path).parents]
 
 
 def test_partitions_load_in_parallel_and_all_of_them(tmp_path, monkeypatch):
