@@ -130,6 +130,11 @@ def parse_meta_properties(text: str) -> MetaProperties | None:
     )
 
 
+def meta_properties_version(text: str) -> str:
+    """Read which version a `meta.properties` says to be of; 0 where it says nothing."""
+    return _parse_properties(text, "=").get("version", "0")
+
+
 def end_offset_for_epoch(epochs: Sequence[LeaderEpoch], epoch: int, log_end_offset: int) -> int:
     """Find where the entries of an epoch, or of those below it, end: a follower is cut there."""
     for entry in epochs:

@@ -14,6 +14,7 @@ from spark_segmentlog.errors import LogPermissionError, PreflightError, UnsafeTa
 from spark_segmentlog.log.checkpoints import (
     META_PROPERTIES,
     MetaProperties,
+    meta_properties_version,
     parse_meta_properties,
     read_text,
 )
@@ -23,7 +24,7 @@ from spark_segmentlog.log.cluster_metadata import (
     read_cluster_topics,
 )
 from spark_segmentlog.log.files import LOCAL
-from spark_segmentlog.log.findings import Finding, FindingKind
+from spark_segmentlog.log.findings import GOES_OFFLINE, STAYS_DOWN, Finding, FindingKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,17 +85,20 @@ def read_owner(log_directory: str) -> MetaProperties | None:
         return None
     owner = parse_meta_properties(text)
     if owner is None:
-        raise PreflightError([unreadable_owner(log_directory)])
+        raise PreflightError([unreadable_owner(log_directory, text)])
     return owner
 
 
-def unreadable_owner(log_directory: str) -> Finding:
-    """Say that a `meta.properties` does not tell whose the directory is."""
+def unreadable_owner(log_directory: str, text: str) -> Finding:
+    """Say that a `meta.properties` does not tell whose the directory is.
+
+    A broker takes one without a version for one of version 0 that lacks what it needs.
+    """
     return Finding(
         kind=FindingKind.META_PROPERTIES,
         path=os.path.join(log_directory, META_PROPERTIES),
         detail="names no cluster.id and node.id in a known version: whose this is cannot be told",
-        broker="a broker does not start",
+        broker=STAYS_DOWN if meta_properties_version(text) == "0" else GOES_OFFLINE,
         refuses_writes=True,
     )
 

@@ -14,6 +14,12 @@ from typing import Final
 from spark_segmentlog.errors import describe_offsets
 from spark_segmentlog.log.file_names import TopicPartition
 
+STAYS_DOWN: Final = "a broker does not start"
+GOES_OFFLINE: Final = (
+    "a broker takes the whole log directory offline, and stops if it has no other or the metadata "
+    "log is there"
+)
+
 
 class FindingKind(StrEnum):
     """What is wrong, or worth knowing. The texts are stable: programs may compare them."""

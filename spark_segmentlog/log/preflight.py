@@ -64,7 +64,7 @@ from spark_segmentlog.log.file_names import (
     parse_partition_directory_name,
 )
 from spark_segmentlog.log.files import LOCAL, resolve_storage
-from spark_segmentlog.log.findings import Finding, FindingKind
+from spark_segmentlog.log.findings import GOES_OFFLINE, STAYS_DOWN, Finding, FindingKind
 from spark_segmentlog.log.header_walk import HeaderWalk, ReadBuffer
 from spark_segmentlog.log.log_directory import LogDirectoryState
 from spark_segmentlog.log.partition_tail import PartitionTail, last_written_base_offset
@@ -93,8 +93,6 @@ OFFSET_CHECKPOINTS: Final = (
     CLEANER_OFFSET_CHECKPOINT,
 )
 LOOKS: Final = 10
-STAYS_DOWN: Final = "a broker does not start"
-GOES_OFFLINE: Final = "a broker takes the whole log directory offline, and stops if it has no other"
 SETS_ASIDE: Final = "a broker renames the folder to -stray, and starts with an empty one"
 CUTS_THE_LOG: Final = "a broker cuts it there, and deletes every segment behind it"
 
@@ -281,7 +279,7 @@ def _owners(directories: Sequence[str]) -> Iterator[Finding]:
     for path, text in present.items():
         owner = parse_meta_properties(text)
         if owner is None:
-            yield unreadable_owner(path)
+            yield unreadable_owner(path, text)
             continue
         first = first or owner
         mine, other = (owner.cluster_id, owner.node_id), (first.cluster_id, first.node_id)

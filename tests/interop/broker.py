@@ -107,6 +107,8 @@ class Broker:
         Folders inside `directory` that become ``log.dirs``.
     properties
         Broker settings over those of this module.
+    user
+        As whom the process runs, by number; as this one where not given.
     """
 
     def __init__(
@@ -117,12 +119,14 @@ class Broker:
         log_directory_names: Sequence[str] = ("d0", "d1"),
         properties: Mapping[str, object] | None = None,
         heap: str = "512m",
+        user: int | None = None,
     ) -> None:
         self.directory = directory
         self.jars = jars
         self.log_directories = [directory / name for name in log_directory_names]
         self.log_path = directory / "broker.log"
         self._heap = heap
+        self._user = user
         self._process: subprocess.Popen[bytes] | None = None
         port, controller_port = free_ports(2)
         self.bootstrap_servers = f"127.0.0.1:{port}"
@@ -175,6 +179,8 @@ class Broker:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self.directory,
+                user=self._user,
+                group=self._user,
             )
         self._wait_until_ready()
 

@@ -313,12 +313,16 @@ def test_an_empty_checkpoint_is_one_without_entries(cluster: Path) -> None:
     assert findings(cluster) == {}
 
 
-@pytest.mark.parametrize("data", [b"\0" * 90, b"", b"version=1\nnode.id=1\n"], ids=str)
+@pytest.mark.parametrize(
+    ("data", "effect"),
+    [(b"\0" * 90, "start"), (b"", "start"), (b"version=1\nnode.id=1\n", "offline")],
+    ids=str,
+)
 def test_a_directory_that_does_not_tell_whose_it_is_is_not_written(
-    cluster: Path, data: bytes
+    cluster: Path, data: bytes, effect: str
 ) -> None:
     (cluster / "meta.properties").write_bytes(data)
-    assert "does not start" in only(FindingKind.META_PROPERTIES, cluster).broker
+    assert effect in only(FindingKind.META_PROPERTIES, cluster).broker
     refused(FindingKind.META_PROPERTIES, (*WRITERS, retain), cluster)
 
 
