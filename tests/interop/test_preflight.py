@@ -316,19 +316,28 @@ def test_an_offset_in_other_digits_is_taken_for_a_segment_or_deleted(clean: Stop
 # Owners
 
 
-def test_a_broker_of_another_user_opens_what_root_wrote(
-    clean: Stopped, jars: KafkaJars, tmp_path: Path
-) -> None:
-    """Root alone can become another user; anybody else is the broker's user here."""
+def _run_by_another_user(stopped: Stopped, jars: KafkaJars, tmp_path: Path) -> Broker:
+    """Give a broker's folders, and the broker, to another user.
+
+    Root alone can become another user; for anybody else it is the same one.
+    """
     user = 65534 if os.geteuid() == 0 else os.geteuid()
     libs = tmp_path / "libs"
     shutil.copytree(jars.libs, libs)
-    for path in (clean.broker.directory, *clean.broker.directory.rglob("*")):
+    for path in (stopped.broker.directory, *stopped.broker.directory.rglob("*")):
         os.chown(path, user, user)
-    for parent in tmp_path.parents[:3]:
+    for parent in (tmp_path, *tmp_path.parents[:3]):
         if os.stat(parent).st_uid == os.geteuid():
             parent.chmod(parent.stat().st_mode | 0o111)
-    tmp_path.chmod(0o755)
+    broker = Broker(stopped.broker.directory, replace(jars, libs=libs), user=user)
+    broker.format()
+    return broker
+
+
+def test_a_broker_of_another_user_opens_what_root_wrote(
+    clean: Stopped, jars: KafkaJars, tmp_path: Path
+) -> None:
+    broker = _run_by_another_user(clean, jars, tmp_path)
     directories = [str(path) for path in clean.broker.log_directories]
     with open_log(directories) as log:
         log.append(_topic(clean), pa.record_batch({"value": [b"by root"] * 5}))
@@ -337,12 +346,22 @@ def test_a_broker_of_another_user_opens_what_root_wrote(
         draw_records(1, 5, topic=_topic(clean), partition=0, first_offset=ROWS + 5),
     )
     assert clean.findings() == []
-    broker = Broker(clean.broker.directory, replace(jars, libs=libs), user=user)
-    broker.format()
     with _started(broker):
         consumed = broker.consume([_topic(clean)])
         assert [record.offset for record in consumed] == list(range(ROWS + 10))
         assert broker.problems() == []
+
+
+def test_a_file_that_a_broker_may_not_open_takes_its_directory_offline(
+    clean: Stopped, jars: KafkaJars, tmp_path: Path
+) -> None:
+    broker = _run_by_another_user(clean, jars, tmp_path)
+    log = clean.segments()[-1]
+    log.chmod(0o400)
+    assert clean.only(FindingKind.OWNER).path == str(log)
+    with _started(broker):
+        wanted = f"Stopping serving logs in dir {clean.log_directory}"
+        _wait_for(lambda: wanted in clean.logged(), wanted)
 
 
 # Harmless
