@@ -23,6 +23,7 @@ import pyarrow as pa
 from spark_segmentlog.record import codec_kernels as kernels
 from spark_segmentlog.record._types import Bytes, ByteSource, Int64s, bytes_view, flat_bytes
 from spark_segmentlog.record.compression import (
+    SMALL_BLOCK_BYTES,
     WHOLE_BLOCK_BYTES,
     BlockError,
     BlockTooLargeError,
@@ -414,7 +415,7 @@ def open_window(
     """
     room = np.empty(WHOLE_BLOCK_BYTES, np.uint8) if data is None else data
     try:
-        if is_surely_large(codec, block):
+        if len(block) >= SMALL_BLOCK_BYTES and is_surely_large(codec, block):
             raise OutputFullError
         size = decompress_into(codec, block, bytes_view(room), magic=magic)
     except OutputFullError:

@@ -47,8 +47,9 @@ _LZ4_BLOCK_MAX_BYTES = {4: 64 << 10, 5: 256 << 10, 6: 1 << 20, 7: 4 << 20}
 # The size of the last member, at the end.
 _GZIP_SIZE_BYTES = 4
 
-# What is smaller is decompressed without a look at how large it says to be.
 SMALL_BLOCK_BYTES = 16 << 10
+"""What is smaller is decompressed without a look at how large it says to be."""
+
 _ZSTD_BLOCK_BYTES = 128 << 10
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 # A frame of a single segment and a raw last block, its content size in one byte.
@@ -119,10 +120,9 @@ def decompress_into(codec: int, block: memoryview, output: memoryview, *, magic:
 def is_surely_large(codec: int, block: memoryview) -> bool:
     """Tell a block that says to be no ordinary one, without decompressing it.
 
-    Whether that is true the stream finds out; it spares an attempt that fails.
+    Whether that is true the stream finds out; it spares an attempt that fails. Not worth asking of
+    a block below `SMALL_BLOCK_BYTES`.
     """
-    if len(block) < SMALL_BLOCK_BYTES:
-        return False
     if codec == Codec.GZIP:
         return int.from_bytes(block[-_GZIP_SIZE_BYTES:], "little") > WHOLE_BLOCK_BYTES
     data = flat_bytes(np.frombuffer(block, np.uint8))

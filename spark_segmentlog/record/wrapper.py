@@ -127,6 +127,10 @@ class OpenWrapper:
         window = self.window
         window.rewind()
         window.fill()
+        if window.is_whole and (piece := self._scan()).stop is StopReason.END and len(piece):
+            self._only = piece
+            yield piece
+            return
         while window.hold(1):
             piece = self._scan()
             if len(piece):
@@ -141,12 +145,9 @@ class OpenWrapper:
 
     def _scan(self) -> HeaderTable:
         window = self.window
-        piece = scan_headers(
+        return scan_headers(
             window.data, window.start, window.end, file_position=0, max_entries=MAX_PIECE_ENTRIES
         )
-        if window.is_whole and not window.start and piece.stop is StopReason.END:
-            self._only = piece
-        return piece
 
 
 def _messages(entries: Int64s, file_position: int) -> Int64s:
