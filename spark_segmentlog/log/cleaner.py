@@ -36,7 +36,7 @@ from spark_segmentlog.log.file_names import (
 )
 from spark_segmentlog.log.header_walk import HeaderWalk, Piece, ReadBuffer
 from spark_segmentlog.log.producer_survey import check_whole
-from spark_segmentlog.log.producer_tracker import LastBatch, read_marker
+from spark_segmentlog.log.producer_tracker import ABORT, COMMIT, LastBatch, read_markers
 from spark_segmentlog.log.segment import Segment
 from spark_segmentlog.log.segment_files import SEGMENT_SUFFIXES, segment_path
 from spark_segmentlog.log.segment_tail import (
@@ -61,7 +61,6 @@ from spark_segmentlog.record.batch_filter import (
     rebuild_wrapper,
     split_batches,
 )
-from spark_segmentlog.record.control import ControlRecordType
 from spark_segmentlog.record.header_table import HeaderTable, check_crcs
 from spark_segmentlog.record.layout import MAGIC_V2
 from spark_segmentlog.record.offset_map import OffsetMap
@@ -148,11 +147,12 @@ class TransactionTracker:
         is_aborted = self.contain(table)
         discardable = is_aborted.copy()
         producer_ids = table.producer_id
+        markers = read_markers(piece, np.flatnonzero(is_control), source=source)
         for row in np.flatnonzero(is_control | table.is_transactional).tolist():
             producer_id = int(producer_ids[row])
             if is_control[row]:
-                marker = read_marker(piece, row, source=source)
-                kind = None if marker is None else marker.type
+                marker = markers.get(row)
+                kind = None if marker is None else marker.type_id
                 discardable[row] = self._end(producer_id, int(table.base_offset[row]), kind)
             elif is_aborted[row]:
                 self._seen_aborted.add(producer_id)
@@ -160,14 +160,14 @@ class TransactionTracker:
                 self._seen_committed.add(producer_id)
         return discardable
 
-    def _end(self, producer_id: int, offset: int, kind: ControlRecordType | None) -> bool:
+    def _end(self, producer_id: int, offset: int, kind: int | None) -> bool:
         if kind is None:
             return True
-        if kind is ControlRecordType.COMMIT:
+        if kind == COMMIT:
             was_seen = producer_id in self._seen_committed
             self._seen_committed.discard(producer_id)
             return not was_seen
-        if kind is ControlRecordType.ABORT:
+        if kind == ABORT:
             was_seen = producer_id in self._seen_aborted
             self._seen_aborted.discard(producer_id)
             if was_seen:

@@ -16,7 +16,7 @@ import numpy as np
 from spark_segmentlog.errors import CorruptRecordError
 from spark_segmentlog.log.header_walk import HeaderWalk, Piece, ReadBuffer
 from spark_segmentlog.log.partition_log import PartitionLog
-from spark_segmentlog.log.producer_tracker import read_marker
+from spark_segmentlog.log.producer_tracker import ABORT, read_markers
 from spark_segmentlog.log.segment import Segment
 from spark_segmentlog.log.transaction_index import (
     ENTRY,
@@ -25,7 +25,6 @@ from spark_segmentlog.log.transaction_index import (
     AbortedTransaction,
     parse_transaction_index,
 )
-from spark_segmentlog.record.control import ControlRecordType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,10 +136,10 @@ class _Check:
             table = piece.table
             if not table.is_control[row] or int(table.producer_id[row]) != entry.producer_id:
                 return False
-            marker = read_marker(piece, row, source=self.segment.log_path)
+            markers = read_markers(piece, np.array([row]), source=self.segment.log_path)
         except CorruptRecordError:
             return False
-        return marker is not None and marker.type is ControlRecordType.ABORT
+        return row in markers and markers[row].type_id == ABORT
 
 
 def _batch_at(log: PartitionLog, offset: int) -> tuple[Piece, int] | None:

@@ -22,11 +22,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from spark_segmentlog.errors import CrcMismatchError
 from spark_segmentlog.log.file_names import MAX_OFFSET
 from spark_segmentlog.log.header_walk import WRONG_CHECKSUM, HeaderWalk, Piece, ReadBuffer
 from spark_segmentlog.log.producer_tracker import ProducerTracker, Transaction
-from spark_segmentlog.log.transaction_index import AbortedTransaction, AbortedTransactions
 from spark_segmentlog.record._types import Bools
 from spark_segmentlog.record.header_table import HeaderTable, check_crcs
 
@@ -155,16 +156,16 @@ class TransactionOutcomes:
         table = piece.table
         is_read = table.base_offset < end_offset
         if is_read.any():
-            read = replace(piece, table=table.select(is_read))
+            read = piece if is_read.all() else replace(piece, table=table.select(is_read))
             self._come_to(segment, read)
             self._look_ahead(segment, read)
-        first_offset = int(table.base_offset.min())
+        first_offset = int(table.base_offset[0])
         self._ended = [it for it in self._ended if (it.marker_offset or 0) >= first_offset]
-        hidden = [it.as_aborted() for it in self._ended if it.is_aborted]
-        hidden += [_never_ending(it) for it in self._tracker.open_transactions]
-        aborted = AbortedTransactions(tuple(hidden))
-        is_hidden: Bools = is_read & table.is_transactional
-        is_hidden &= aborted.contain(table.producer_id, table.base_offset)
+        is_hidden: Bools = np.zeros(len(table), np.bool_)
+        for it in (*self._ended, *self._tracker.open_transactions):
+            if it.marker is None or it.is_aborted:
+                _mark(is_hidden, table, it)
+        is_hidden &= is_read
         return is_hidden
 
     def _come_to(self, segment: Segment, piece: Piece) -> None:
@@ -213,7 +214,20 @@ class TransactionOutcomes:
         if not is_ahead and self._position < _end_of(piece.table):
             return False
         first = self._tracker.first_open_offset
-        return first is None or first > int(piece.table.base_offset.max())
+        return first is None or first > int(piece.table.base_offset[-1])
+
+
+def _mark(is_hidden: Bools, table: HeaderTable, transaction: Transaction) -> None:
+    """Mark the batches of a transaction in a table, whose batches lie in order."""
+    bounds = [transaction.first_offset, MAX_OFFSET]
+    if transaction.marker_offset is not None:
+        bounds[1] = transaction.marker_offset
+    first, last = np.searchsorted(table.base_offset, bounds).tolist()
+    if first < last:
+        among = table.select(np.arange(first, last))
+        is_hidden[first:last] |= among.is_transactional & (
+            among.producer_id == transaction.producer_id
+        )
 
 
 def _end_of(table: HeaderTable) -> int:
@@ -286,12 +300,3 @@ def _check(log: PartitionLog, start_offset: int, end_offset: int) -> None:
         walk = _Walk(segment, buffer, end_offset, skip_corrupt=False, check_crcs=True)
         for _ in walk.pieces(segment.position_for(start_offset)):
             pass
-
-
-def _never_ending(transaction: Transaction) -> AbortedTransaction:
-    return AbortedTransaction(
-        producer_id=transaction.producer_id,
-        first_offset=transaction.first_offset,
-        last_offset=MAX_OFFSET,
-        last_stable_offset=transaction.first_offset,
-    )
