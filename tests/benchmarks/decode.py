@@ -19,6 +19,8 @@ _CASES = (
     ("lz4", 100, "lz4", False),
     ("zstd", 100, "zstd", False),
 )
+# (suffix of the target's name, records a batch, batches a transaction)
+_TRANSACTION_CASES = (("100", 100, 10), ("1", 1, 100))
 
 
 def decode_figures(settings: Settings, jars: KafkaJars | None) -> Iterator[Figure]:
@@ -34,6 +36,47 @@ def decode_figures(settings: Settings, jars: KafkaJars | None) -> Iterator[Figur
             yield _against_java(suffix, log_path, shape, settings, jars)
         if with_aiokafka:
             yield _against_aiokafka(suffix, log_path, shape, settings)
+    for suffix, records_per_batch, transaction_batches in _TRANSACTION_CASES:
+        yield _committed_against_uncommitted(
+            suffix, records_per_batch, transaction_batches, settings
+        )
+
+
+def _committed_against_uncommitted(
+    suffix: str, records_per_batch: int, transaction_batches: int, settings: Settings
+) -> Figure:
+    """Read a log of transactions without transaction indexes and snapshots, both ways."""
+    shape = LogShape(
+        records_count=settings.sized(RECORDS_COUNT, multiple_of=records_per_batch),
+        records_per_batch=records_per_batch,
+        transaction_batches=transaction_batches,
+    )
+    directory = generate_partition(settings.cache, shape)
+    committed, uncommitted = take_turns(
+        [
+            seconds(lambda: _read_level(directory, "read_committed")),
+            seconds(lambda: _read_level(directory, "read_uncommitted")),
+        ],
+        settings.repetitions,
+    )
+    detail = (
+        f"{ns_a_record(committed, shape.records_count)}; "
+        f"uncommitted {ns_a_record(uncommitted, shape.records_count)}"
+    )
+    return Figure(
+        name=f"committed_against_uncommitted_{suffix}",
+        value=committed.best / uncommitted.best,
+        detail=detail,
+    )
+
+
+def _read_level(path: Path, isolation_level: str) -> None:
+    rows = 0
+    for arrow_batch in spark_segmentlog.read_arrow(
+        str(path), kafka_isolation_level=isolation_level
+    ):
+        rows += arrow_batch.num_rows
+    assert rows
 
 
 def read_all(path: Path, records_count: int) -> None:

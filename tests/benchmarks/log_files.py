@@ -25,14 +25,21 @@ KEY_BYTES = 16
 VALUE_BYTES = 100
 FIRST_TIMESTAMP_MS = 1_700_000_000_000
 INDEX_INTERVAL_BYTES = 4096
+PRODUCERS_COUNT = 4
+ABORT_EVERY = 50
 VARIANTS_COUNT = 64
 SEGMENT_SUFFIXES = (".log", ".index", ".timeindex")
 
 # base offset, length, leader epoch, magic, crc | attributes .. records count, which the crc covers
 _PREFIX = struct.Struct(">qiibI")
 _COVERED = struct.Struct(">hiqqqhii")
+# base offset .. last offset delta, behind length, epoch, magic, crc and attributes
+_BASE_OFFSET = struct.Struct(">q15xi")
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
+# A record with key (version, type) and value (version, coordinator epoch), its lengths before them.
+_MARKER = struct.Struct(">5BhhBhiB")
+_TRANSACTIONAL, _CONTROL = 0x10, 0x20
 _CODEC_IDS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 
@@ -50,6 +57,9 @@ class LogShape:
         A segment is rolled before a batch that would make it larger than this.
     segment_records
         A segment is rolled after this many records; 0 for no such limit.
+    transaction_batches
+        Batches of each transaction, of `PRODUCERS_COUNT` producers in turns, each with a marker
+        behind it, one in `ABORT_EVERY` an ABORT; 0 for none. No transaction index is made.
     """
 
     records_count: int
@@ -57,12 +67,14 @@ class LogShape:
     codec: str = "none"
     segment_bytes: int = 1 << 30
     segment_records: int = 0
+    transaction_batches: int = 0
     topic: str = "bench"
 
     @property
     def name(self) -> str:
         parts = (self.records_count, self.records_per_batch, self.codec)
-        return "-".join(map(str, (*parts, self.segment_bytes, self.segment_records)))
+        parts = (*parts, self.segment_bytes, self.segment_records, self.transaction_batches)
+        return "-".join(map(str, parts))
 
 
 def generate_partition(cache: Path, shape: LogShape) -> Path:
@@ -83,7 +95,7 @@ def generate_partition(cache: Path, shape: LogShape) -> Path:
             if segment is not None:
                 segment.close()
             segment = _SegmentWriter(partition, base_offset)
-        segment.append(batch, base_offset, shape.records_per_batch)
+        segment.append(batch)
     if segment is not None:
         segment.close()
     write_clean_shutdown(unfinished)
@@ -107,14 +119,27 @@ def batch_templates(records_per_batch: int, codec: str) -> list[bytes]:
     ]
 
 
-def batch(records: bytes, base_offset: int, records_per_batch: int, codec: str) -> bytes:
-    """Frame one batch around a records section."""
+def batch(
+    records: bytes,
+    base_offset: int,
+    records_per_batch: int,
+    codec: str,
+    *,
+    producer_id: int = -1,
+    is_marker: bool = False,
+) -> bytes:
+    """Frame one batch around a records section; with a producer id it is of a transaction."""
     last_delta = records_per_batch - 1
     first_timestamp = FIRST_TIMESTAMP_MS + base_offset
     last_timestamp = first_timestamp + last_delta
     attributes = _CODEC_IDS[codec]
+    epoch = -1
+    if producer_id >= 0:
+        attributes |= _TRANSACTIONAL | (_CONTROL if is_marker else 0)
+        epoch = 0
+    producer = (producer_id, epoch, -1)
     covered = _COVERED.pack(
-        attributes, last_delta, first_timestamp, last_timestamp, -1, -1, -1, records_per_batch
+        attributes, last_delta, first_timestamp, last_timestamp, *producer, records_per_batch
     )
     crc = crc32c.crc32c(records, crc32c.crc32c(covered))
     length = 9 + len(covered) + len(records)
@@ -139,10 +164,11 @@ class _SegmentWriter:
             return True
         return self._size_bytes + batch_bytes > shape.segment_bytes
 
-    def append(self, batch: bytes, base_offset: int, records_per_batch: int) -> None:
+    def append(self, batch: bytes) -> None:
+        base_offset, last_delta = _BASE_OFFSET.unpack_from(batch)
+        last_offset = base_offset + last_delta
         # A broker's rule: an entry before the batch, once enough bytes lie behind the last one.
         if self._since_entry_bytes > INDEX_INTERVAL_BYTES:
-            last_offset = base_offset + records_per_batch - 1
             self._offset_index += _OFFSET_ENTRY.pack(
                 last_offset - self._base_offset, self._size_bytes
             )
@@ -151,7 +177,7 @@ class _SegmentWriter:
         self._log.write(batch)
         self._size_bytes += len(batch)
         self._since_entry_bytes += len(batch)
-        self._last_offset = base_offset + records_per_batch - 1
+        self._last_offset = last_offset
 
     def close(self) -> None:
         self._log.close()
@@ -167,10 +193,37 @@ class _SegmentWriter:
 
 def _batches(shape: LogShape) -> Iterator[tuple[int, bytes]]:
     templates = batch_templates(shape.records_per_batch, shape.codec)
+    base_offset = ended = 0
     for index in range(shape.records_count // shape.records_per_batch):
-        base_offset = index * shape.records_per_batch
         records = templates[index * 7 % VARIANTS_COUNT]
-        yield base_offset, batch(records, base_offset, shape.records_per_batch, shape.codec)
+        producer_id = index % PRODUCERS_COUNT if shape.transaction_batches else -1
+        yield (
+            base_offset,
+            batch(
+                records,
+                base_offset,
+                shape.records_per_batch,
+                shape.codec,
+                producer_id=producer_id,
+            ),
+        )
+        base_offset += shape.records_per_batch
+        if producer_id >= 0 and _ends_transaction(index, shape):
+            ended += 1
+            yield base_offset, _marker(base_offset, producer_id, is_commit=ended % ABORT_EVERY != 0)
+            base_offset += 1
+
+
+def _ends_transaction(index: int, shape: LogShape) -> bool:
+    """Tell whether a batch is the last one of its producer's transaction."""
+    batches_count = shape.records_count // shape.records_per_batch
+    turn = index // PRODUCERS_COUNT + 1
+    return turn % shape.transaction_batches == 0 or index + PRODUCERS_COUNT >= batches_count
+
+
+def _marker(base_offset: int, producer_id: int, *, is_commit: bool) -> bytes:
+    record = _MARKER.pack(32, 0, 0, 0, 8, 0, int(is_commit), 12, 0, 0, 0)
+    return batch(record, base_offset, 1, "none", producer_id=producer_id, is_marker=True)
 
 
 def _record(draw: random.Random, words: list[bytes], delta: int) -> bytes:

@@ -36,6 +36,16 @@ READ_TARGETS = (
         bound=0.25,
     ),
     Target(
+        name="committed_against_uncommitted_100",
+        what="read_committed over transactions against read_uncommitted, 100 records a batch",
+        bound=1.3,
+    ),
+    Target(
+        name="committed_against_uncommitted_1",
+        what="read_committed over transactions against read_uncommitted, 1 record a batch",
+        bound=1.3,
+    ),
+    Target(
         name="spark_rows_100",
         what="rows a second through Spark against ready-made Arrow, 100 records a batch",
         bound=0.9,
