@@ -8,7 +8,8 @@ torn. An index entry is right by what it promises, whoever wrote it:
   brokers index a whole append, which may hold several batches.
 - time index: the timestamp is the largest one of all batches up to the one with the offset. The
   offset may be that of the record or the last of its batch.
-- transaction index: an entry for each ABORT marker of which data is there (`transaction_index_check`).
+- transaction index: an entry for each ABORT marker of which data is there, as
+  `transaction_index_check` has it.
 
 An index that is sorted and lies is found here, not by reads.
 """
