@@ -74,7 +74,16 @@ def _temporary_folder() -> str:
         There is none, and none can be made.
     """
     folder = os.path.join(tempfile.gettempdir(), f"segmentlog-kernels-{os.geteuid()}")
-    os.makedirs(folder, mode=0o700, exist_ok=True)
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        pass
+    else:
+        # Told by the process that makes it alone: the workers of a Spark job come by the dozen.
+        _warn_once(
+            f"compiled kernels are kept in {folder}",
+            "neither the package's folder nor the user's cache can be written",
+        )
     found = os.lstat(folder)
     if (
         not stat.S_ISDIR(found.st_mode)
@@ -114,10 +123,6 @@ class _WritablePlace:
                 return place
         place = _TemporaryPlace(function, file)
         place.ensure_cache_path()
-        _warn_once(
-            f"compiled kernels are kept in {_temporary_folder()}",
-            "neither the package's folder nor the user's cache can be written",
-        )
         return place
 
     @staticmethod
