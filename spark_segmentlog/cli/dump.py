@@ -22,11 +22,12 @@ from spark_segmentlog.cli.dump_entries import (
     index_entries,
     segment_entries,
     snapshot_entries,
+    snapshot_file,
     transaction_entries,
 )
 from spark_segmentlog.cli.dump_text import text_line
 from spark_segmentlog.cli.output import OutputFormat, print_json, print_line
-from spark_segmentlog.log.file_names import MAX_OFFSET
+from spark_segmentlog.log.file_names import CHECKPOINT_FILE_SUFFIX, MAX_OFFSET
 from spark_segmentlog.log.partition_log import PartitionLog, while_it_is_there
 from spark_segmentlog.log.segment import Segment
 
@@ -95,8 +96,14 @@ def dump_verb(
     )
     parts["batches"] |= records or not any(parts.values())
     is_damaged = False
-    for log in open_logs(paths, topics, include_deleted=include_deleted):
-        for entry in while_it_is_there(log, _entries(log, options, **parts)):
+    snapshots = [path for path in paths if path.endswith(CHECKPOINT_FILE_SUFFIX)]
+    others = [path for path in paths if path not in snapshots]
+    logs = open_logs(others, topics, include_deleted=include_deleted) if others else []
+    for entries in chain(
+        (segment_entries(snapshot_file(path), options) for path in snapshots),
+        (while_it_is_there(log, _entries(log, options, **parts)) for log in logs),
+    ):
+        for entry in entries:
             is_damaged |= entry["type"] == "corruptBytes" or not entry.get("isValid", True)
             if output_format is OutputFormat.JSON:
                 print_json(entry)

@@ -7,6 +7,7 @@ are no batch as ``corruptBytes``, and the walk goes on at the next good batch be
 from __future__ import annotations
 
 import base64
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -21,6 +22,7 @@ from spark_segmentlog.log.file_names import (
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
+    parse_partition_directory_name,
     segment_file_name,
 )
 from spark_segmentlog.log.files import ZERO_CHECK_BYTES, LogFile, is_zero_from
@@ -32,6 +34,7 @@ from spark_segmentlog.log.transactions import walk_transactions
 from spark_segmentlog.record.batch import Record, RecordHeader, iterate_records
 from spark_segmentlog.record.control import parse_control_record
 from spark_segmentlog.record.header_table import HeaderTable, check_crcs
+from spark_segmentlog.record.kraft_control import kraft_content
 from spark_segmentlog.record.layout import MAGIC_V2, Codec, TimestampType
 from spark_segmentlog.record.legacy import iterate_messages
 
@@ -128,6 +131,30 @@ def transaction_entries(log: PartitionLog) -> Iterator[Entry]:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotFile(Segment):
+    """A KRaft snapshot, ``<end offset>-<epoch>.checkpoint``: batches that count from offset 0."""
+
+    path: str
+
+    @property
+    def log_path(self) -> str:
+        """Path of the file."""
+        return self.path
+
+
+def snapshot_file(path: str) -> SnapshotFile:
+    """Take a ``.checkpoint`` for a segment."""
+    directory = os.path.dirname(os.path.realpath(path))
+    return SnapshotFile(
+        topic_partition=parse_partition_directory_name(os.path.basename(directory)),
+        directory=directory,
+        base_offset=0,
+        end_offset_bound=None,
+        path=path,
+    )
+
+
 @dataclass(slots=True)
 class _SegmentDump:
     segment: Segment
@@ -161,8 +188,12 @@ class _SegmentDump:
         valid = check_crcs(walk.buffer, shown, file_position=walk.file_position)
         for row in range(len(shown)):
             batch = _batch_entry(self.segment, shown, row, is_valid=bool(valid[row]))
-            if batch["isValid"] and (
-                self.largest is None or batch["maxTimestampMs"] > self.largest["maxTimestampMs"]
+            if (
+                batch["isValid"]
+                and batch["recordCount"] != 0
+                and (
+                    self.largest is None or batch["maxTimestampMs"] > self.largest["maxTimestampMs"]
+                )
             ):
                 self.largest = batch
             yield batch
@@ -290,7 +321,16 @@ def _control_fields(record: Record) -> Entry:
         "controlTypeId": control.type_id,
         "controlVersion": control.version,
         "coordinatorEpoch": control.coordinator_epoch if control.ends_transaction else None,
+        **_kraft_fields(control.type_id, record.value),
     }
+
+
+def _kraft_fields(type_id: int, value: bytes | None) -> Entry:
+    try:
+        content = kraft_content(type_id, value)
+    except ValueError as error:
+        return {"reason": f"the value does not hold what its type says: {error}"}
+    return {} if content is None else {"content": content}
 
 
 def add_sequence(sequence: int, increment: int) -> int:

@@ -6,13 +6,23 @@ record with the largest timestamp, for transactions, and the values of headers.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from spark_segmentlog.cli.dump_entries import NO_SEQUENCE, Entry, add_sequence
 from spark_segmentlog.cli.output import printable
+from spark_segmentlog.record.control import ControlRecordType
 from spark_segmentlog.record.layout import MAGIC_V2
+
+_KRAFT_NAMES: Final = {
+    ControlRecordType.LEADER_CHANGE: "LeaderChange",
+    ControlRecordType.SNAPSHOT_HEADER: "SnapshotHeader",
+    ControlRecordType.SNAPSHOT_FOOTER: "SnapshotFooter",
+    ControlRecordType.KRAFT_VERSION: "KRaftVersion",
+    ControlRecordType.KRAFT_VOTERS: "KRaftVoters",
+}
 
 
 def text_line(entry: Entry) -> str:
@@ -77,6 +87,11 @@ def _header(header: Mapping[str, Any]) -> str:
 def _control(entry: Entry) -> str:
     if entry["controlTypeId"] is None:
         return f"controlType: none, {entry['reason']}"
+    if "content" in entry:
+        content = json.dumps(entry["content"], separators=(",", ":"))
+        # The broker's tool has a colon behind the first of these alone.
+        colon = ":" if entry["controlTypeId"] == ControlRecordType.LEADER_CHANGE else ""
+        return f"{_KRAFT_NAMES[entry['controlTypeId']]}{colon} {content}"
     if entry["coordinatorEpoch"] is not None:
         return f"endTxnMarker: {entry['controlType']} coordinatorEpoch: {entry['coordinatorEpoch']}"
     return f"controlType: {entry['controlType']}({entry['controlTypeId']})"

@@ -15,6 +15,7 @@ import base64
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, TypeVar
 
 from spark_segmentlog.log.file_names import TopicPartition
@@ -173,8 +174,14 @@ def read_text(storage: Storage, directory: str, name: str) -> str | None:
 
 def _known(value: _T | None, directory: str, name: str) -> _T | None:
     if value is None:
-        _log.warning("%s/%s does not hold together: read as if it were missing", directory, name)
+        _warn_malformed(directory, name)
     return value
+
+
+@lru_cache(maxsize=1024)
+def _warn_malformed(directory: str, name: str) -> None:
+    """Warn once a file."""
+    _log.warning("%s/%s is not as Kafka writes it: read as if it were missing", directory, name)
 
 
 def _parse_rows(text: str, *, fields_count: int) -> list[list[str]] | None:

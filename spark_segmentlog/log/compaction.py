@@ -43,6 +43,7 @@ from spark_segmentlog.log.maintenance import (
     write_offset,
 )
 from spark_segmentlog.log.producer_survey import survey_producers
+from spark_segmentlog.log.retention import delete_below_log_start
 from spark_segmentlog.log.segment import Segment
 from spark_segmentlog.log.segment_files import (
     SegmentFile,
@@ -234,6 +235,7 @@ class _PartitionCompactor:
     def run(self) -> PartitionCompaction:
         finish_replacement(self._place.directory)
         self._state = LogDirectoryState.read(self._place.log_directory)
+        delete_below_log_start(self._place, self._config, self._now_ms)
         before = list_segment_files(self._place.directory)
         first_dirty = cleaned_up_to = before[0].base_offset if before else 0
         if len(before) > 1 and self._may_be_dirty_enough(before):

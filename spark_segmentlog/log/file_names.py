@@ -22,6 +22,7 @@ SNAPSHOT_SUFFIX: Final = ".snapshot"
 DELETED_SUFFIX: Final = ".deleted"
 CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
+CHECKPOINT_FILE_SUFFIX: Final = ".checkpoint"
 
 DELETE_DIRECTORY_SUFFIX: Final = "-delete"
 FUTURE_DIRECTORY_SUFFIX: Final = "-future"

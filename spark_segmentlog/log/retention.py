@@ -18,6 +18,7 @@ pass takes the rest of the steps.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -64,6 +65,9 @@ class CleanupPolicy(StrEnum):
 
     DELETE = "delete"
     COMPACT = "compact"
+
+
+_log = logging.getLogger(__name__)
 
 
 class Reason(StrEnum):
@@ -154,6 +158,15 @@ def apply_retention(
     """
     with maintained(log_directories, topics, config) as places:
         return apply_retention_to(places, config, now_ms)
+
+
+def delete_below_log_start(place: PartitionPlace, config: MaintenanceConfig, now_ms: int) -> None:
+    """Delete the segments that lie whole below the log start, as a broker does to every log."""
+    rules = RetentionConfig(
+        cleanup_policy=frozenset({CleanupPolicy.COMPACT}),
+        file_delete_delay_ms=config.file_delete_delay_ms,
+    )
+    _retain_partition(place, rules, now_ms)
 
 
 def plan_retention(
@@ -289,6 +302,13 @@ class _Selection:
     def _take_by_age(self) -> None:
         if self._config.retention_ms < 0:
             return
+        if self._may_take_first() and self._age_of_first_ms() < 0:
+            _log.warning(
+                "%s: segment %d has a record of the future: retention.ms deletes neither it "
+                "nor a later one",
+                self._place.directory,
+                self._left[0].base_offset,
+            )
         while self._may_take_first() and self._age_of_first_ms() > self._config.retention_ms:
             self._take(Reason.AGE)
 

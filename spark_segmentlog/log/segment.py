@@ -326,7 +326,8 @@ class Segment:
         try:
             return self.storage.open_input(self._path(kind))
         except FileNotFoundError:
-            _warn_missing(self.directory, kind)
+            if self.size_bytes() > 0:
+                _warn_missing(self.directory, kind)
             return None
 
     def _path(self, kind: str, suffix: str | None = None) -> str:

@@ -722,6 +722,14 @@ def test_a_bad_checksum_in_a_closed_segment_stops_it_and_nothing_changes(tmp_pat
     assert {name: (directory / name).read_bytes() for name in os.listdir(directory)} == before
 
 
+def test_segments_below_the_log_start_go(tmp_path: Path) -> None:
+    parts = [plain_batches([(b"a", b"1")], base_offset=base) for base in range(3)]
+    directory = build(tmp_path, [*parts, active(3)])
+    LogBuilder(tmp_path).log_start_offsets({(PARTITION.topic, PARTITION.partition): 2})
+    run(directory)
+    assert segment_offsets(directory)[0] == 2
+
+
 def test_a_closed_segment_that_ends_torn_is_refused(tmp_path: Path) -> None:
     directory = build(
         tmp_path,

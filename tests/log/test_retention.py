@@ -89,6 +89,15 @@ def test_a_segment_as_old_as_the_limit_stays(tmp_path: Path) -> None:
     assert segment_offsets(directory) == [2, 4]
 
 
+def test_a_record_of_the_future_that_keeps_its_segment_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = build(tmp_path, aged([-5000, 4000, 3000, 0]))
+    run(directory, replace(KEEP, retention_ms=1000))
+    assert segment_offsets(directory) == [0, 2, 4, 6]
+    assert "segment 0 has a record of the future" in caplog.text
+
+
 def test_nothing_goes_behind_a_segment_that_stays(tmp_path: Path) -> None:
     directory = build(tmp_path, aged([5000, 10, 5000, 10]))
     run(directory, replace(KEEP, retention_ms=1000))
