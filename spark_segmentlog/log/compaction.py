@@ -235,7 +235,7 @@ class _PartitionCompactor:
     def run(self) -> PartitionCompaction:
         finish_replacement(self._place.directory)
         self._state = LogDirectoryState.read(self._place.log_directory)
-        delete_below_log_start(self._place, self._config, self._now_ms)
+        delete_below_log_start(self._place, self._now_ms)
         before = list_segment_files(self._place.directory)
         first_dirty = cleaned_up_to = before[0].base_offset if before else 0
         if len(before) > 1 and self._may_be_dirty_enough(before):

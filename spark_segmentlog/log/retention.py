@@ -160,13 +160,10 @@ def apply_retention(
         return apply_retention_to(places, config, now_ms)
 
 
-def delete_below_log_start(place: PartitionPlace, config: MaintenanceConfig, now_ms: int) -> None:
+def delete_below_log_start(place: PartitionPlace, now_ms: int) -> None:
     """Delete the segments that lie whole below the log start, as a broker does to every log."""
-    rules = RetentionConfig(
-        cleanup_policy=frozenset({CleanupPolicy.COMPACT}),
-        file_delete_delay_ms=config.file_delete_delay_ms,
-    )
-    _retain_partition(place, rules, now_ms)
+    rules = RetentionConfig(cleanup_policy=frozenset({CleanupPolicy.COMPACT}))
+    _delete(_choose(place, rules, now_ms))
 
 
 def plan_retention(

@@ -206,12 +206,8 @@ def test_a_kraft_snapshot_is_dumped_by_its_path(tmp_path: Path) -> None:
     path.write_bytes(v2_batch([header], control=True) + data)
     ran = run("dump", path, "--records", "--include-control")
     assert ran.exit_code == 0
-    assert [
-        line.rpartition(" ")[0].rpartition("] ")[2] for line in ran.lines if line[0] == "|"
-    ] == [
-        "SnapshotHeader",
-        "payload:",
-    ]
+    records = [line.rpartition("] ")[2] for line in ran.lines if line.startswith("|")]
+    assert [record.partition(" ")[0] for record in records] == ["SnapshotHeader", "payload:"]
 
 
 def test_an_emptied_batch_has_no_largest_timestamp(tmp_path: Path) -> None:
@@ -271,7 +267,7 @@ def test_control_records_show_when_asked_for_whatever_their_type(tmp_path: Path)
     assert ends == [
         "controlType: LEADER_CHANGE(2)",
         "controlType: SNAPSHOT_HEADER(3)",
-        "controlType: SNAPSHOT_FOOTER(4)",
+        'SnapshotFooter {"version":0}',
         "controlType: UNKNOWN(99)",
         "endTxnMarker: ABORT coordinatorEpoch: 8",
         "endTxnMarker: COMMIT coordinatorEpoch: 8",
