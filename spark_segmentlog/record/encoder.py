@@ -38,6 +38,7 @@ from spark_segmentlog.record.arrow_columns import (
 )
 from spark_segmentlog.record.compressor import block_writer, codec_of, max_compressed_bytes
 from spark_segmentlog.record.layout import (
+    NO_TIMESTAMP,
     RECORD_BATCH_OVERHEAD,
     TIMESTAMP_TYPE_MASK,
     Codec,
@@ -192,7 +193,7 @@ class RecordBatchEncoder:
         RecordTooLargeError
             When a row alone makes a batch above `max_message_bytes`.
         InvalidRowError
-            When a header has no key.
+            When a header has no key, or a timestamp is before 1970 and not -1, which is none.
         SchemaError
             When a column is of a type that cannot be written.
         """
@@ -276,6 +277,7 @@ class RecordBatchEncoder:
         timestamps = np.full(records.num_rows, append_time_ms)
         if not self._log_append_time and "timestamp" in records.schema.names:
             timestamps = _timestamps_ms(records.column("timestamp"), append_time_ms)
+            _check_timestamps(timestamps, first_row)
         return _Rows(
             own_int64s(order),
             own_int64s(group_ends),
@@ -440,6 +442,17 @@ def _timestamps_ms(array: ArrowArray, append_time_ms: int) -> Int64s:
     if ticks.null_count:
         values = np.where(ticks.is_null().to_numpy(zero_copy_only=False), append_time_ms, values)
     return own_int64s(values)
+
+
+def _check_timestamps(timestamps: Int64s, first_row: int) -> None:
+    """Refuse times before 1970, as Kafka's producer and log cleaner do; -1 stands for none."""
+    bad = np.flatnonzero(timestamps < NO_TIMESTAMP)
+    if len(bad):
+        row = int(bad[0])
+        raise InvalidRowError(
+            f"column timestamp, row {first_row + row}: {timestamps[row]} ms is before 1970, which "
+            "Kafka's log cleaner stops at; allowed are 0 and later, and -1 for no timestamp"
+        )
 
 
 def _check_header_keys(headers: HeadersColumn, first_row: int) -> None:

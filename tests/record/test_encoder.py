@@ -422,3 +422,12 @@ def test_kernels_are_compiled_once_whatever_comes() -> None:
         encode_kernels.header_section_sizes,
     ):
         assert len(kernel.signatures) == 1  # type: ignore[attr-defined]
+
+
+def test_a_timestamp_before_1970_is_refused_with_its_row_and_none_is_kept() -> None:
+    rows = arrow_batch([RecordSpec(timestamp_ms=t, value=b"") for t in (0, -1, -2)])
+    with pytest.raises(InvalidRowError, match=r"column timestamp, row 42: -2 ms is before 1970"):
+        RecordBatchEncoder().encode(rows, first_row=40)
+    kept = RecordBatchEncoder().encode(rows.slice(0, 2))
+    assert [row[1] for row in read_by_decoder(kept)] == [0, -1]
+    RecordBatchEncoder(log_append_time=True).encode(rows)
