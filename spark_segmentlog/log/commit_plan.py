@@ -108,8 +108,8 @@ def plan_partition(
 
 
 def leader_epoch_of(tail: PartitionTail) -> int:
-    """Choose the epoch of new batches: the last one there is, never another."""
-    return 0 if tail.leader_epoch is None else tail.leader_epoch
+    """Choose the epoch of new batches: the last one there is, that of the last batch if need be."""
+    return max(tail.batch_epoch, 0) if tail.leader_epoch is None else tail.leader_epoch
 
 
 def _stamped(header: bytes, base_offset: int, leader_epoch: int) -> bytes:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -63,6 +63,8 @@ class PartitionTail:
         The end is exclusive.
     leader_epoch : int or None
         The last one of `leader-epoch-checkpoint`; None where it holds none.
+    batch_epoch : int
+        That of the last batch, known where the checkpoint holds none; -1 without either.
     file_bytes : int
         Size of the last segment's `.log`, torn tail included; -1 where there is no segment.
     segment : SegmentTail
@@ -76,6 +78,7 @@ class PartitionTail:
     log_directory: str
     log_start_offset: int
     leader_epoch: int | None
+    batch_epoch: int
     file_bytes: int
     segment: SegmentTail
     indexed: SegmentTail
@@ -121,6 +124,7 @@ def read_partition_tail(
         log_directory=state.path,
         log_start_offset=start,
         leader_epoch=epochs[-1].epoch if epochs else None,
+        batch_epoch=-1 if epochs else _last_batch_epoch(state, topic_partition, bases),
         file_bytes=last.size_bytes() if bases else -1,
         segment=segment,
         indexed=indexed,
@@ -135,6 +139,7 @@ def absent_partition_tail(log_directory: str, topic_partition: TopicPartition) -
         log_directory=log_directory,
         log_start_offset=0,
         leader_epoch=None,
+        batch_epoch=-1,
         file_bytes=-1,
         segment=empty,
         indexed=empty,
@@ -254,6 +259,25 @@ def _file_checksum(path: str) -> int:
 
 
 # What the log says
+
+
+def _last_batch_epoch(
+    state: LogDirectoryState, topic_partition: TopicPartition, bases: Sequence[int]
+) -> int:
+    """Find the largest epoch in the last segment that holds a batch; -1 where none does."""
+    for base in reversed(bases):
+        segment = Segment(
+            topic_partition=topic_partition,
+            directory=os.path.join(state.path, str(topic_partition)),
+            base_offset=base,
+            end_offset_bound=None,
+            recovery_point=state.recovery_point(topic_partition),
+        )
+        tables = segment.headers(skip_corrupt=True)
+        found = [int(table.partition_leader_epoch.max()) for table in tables if len(table)]
+        if found:
+            return max(found)
+    return -1
 
 
 def _walk_to_end(last: Segment, position: int, flushed_bytes: int | None) -> BatchExtents:
