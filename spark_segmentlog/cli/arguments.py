@@ -16,6 +16,7 @@ from spark_segmentlog.errors import (
     UnknownTopicOrPartitionError,
 )
 from spark_segmentlog.log.file_names import TopicPartition
+from spark_segmentlog.log.files import local_path
 from spark_segmentlog.log.lock import DEFAULT_LOCK_TIMEOUT_MS
 from spark_segmentlog.log.log_manager import LogManager
 from spark_segmentlog.log.partition_log import PartitionLog
@@ -114,6 +115,7 @@ def check_log_directories(paths: Sequence[str], *, beside: bool = False) -> list
     NotALogDirectoryError
         A partition directory, or a file.
     """
+    paths = [local_path(path) for path in paths]
     for path in paths:
         try:
             held = LogManager.open(path).log_directories

@@ -163,6 +163,7 @@ def writing(
     RecoveryError
         An open commit is in a state that no crash leaves.
     """
+    log_directories = [files.local_path(path) for path in log_directories]
     with locked_with_open_commits(log_directories, timeout_ms=timeout_ms) as involved:
         finish_open_commits(involved)
         yield tuple(sorted({os.path.realpath(path) for path in log_directories}))

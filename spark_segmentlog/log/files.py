@@ -17,6 +17,7 @@ import fnmatch
 import glob
 import logging
 import os
+import re
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -28,7 +29,11 @@ from typing import Any, Final, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from spark_segmentlog.errors import LogPathNotFoundError, LogPermissionError
+from spark_segmentlog.errors import (
+    LogPathNotFoundError,
+    LogPermissionError,
+    NotALogDirectoryError,
+)
 from spark_segmentlog.log.closing import Closing
 
 READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
@@ -42,6 +47,7 @@ COPY_CHUNK_BYTES: Final = 1024 * 1024
 # What copy_file_range answers across file systems, on old kernels and on special ones.
 CANNOT_COPY_INSIDE: Final = frozenset((errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL))
 _SYNC_FILE_RANGE_WRITE: Final = 2
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 _log = logging.getLogger(__name__)
@@ -374,16 +380,34 @@ def resolve_storage(path: str, filesystem: Any = None) -> tuple[Storage, str]:
     """
     if filesystem is not None:
         return _ArrowStorage(_arrow_filesystem(filesystem)), path
-    if path.startswith("file:/"):
-        return LOCAL, "/" + path.removeprefix("file:").lstrip("/")
     if is_local(path):
-        return LOCAL, path
+        return LOCAL, _without_file_scheme(path)
     return _remote_storage(path)
+
+
+def local_path(path: str) -> str:
+    """Give the path on the local disk of what is to be written; a ``file:`` URI is one.
+
+    Raises
+    ------
+    NotALogDirectoryError
+        Any other URI.
+    """
+    if not is_local(path):
+        raise NotALogDirectoryError(
+            f"{path} is no local path: what is written lies in a POSIX file system that all who "
+            "write it share"
+        )
+    return _without_file_scheme(path)
 
 
 def is_local(path: str) -> bool:
     """Tell whether a path is on the local disk, without asking any other file system."""
-    return path.startswith("file:/") or "://" not in path or os.path.exists(path)
+    return path.startswith("file:/") or _URI.match(path) is None
+
+
+def _without_file_scheme(path: str) -> str:
+    return "/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:/") else path
 
 
 def _remote_storage(uri: str) -> tuple[Storage, str]:
@@ -400,6 +424,8 @@ def _fsspec_filesystem(uri: str) -> tuple[Any, str]:
     try:
         import fsspec
 
+        if "://" not in uri:
+            raise ValueError("'//' is missing behind the scheme")
         filesystem, path = fsspec.core.url_to_fs(uri)
     except (ImportError, ValueError) as error:
         raise LogPathNotFoundError(

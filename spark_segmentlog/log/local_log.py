@@ -113,7 +113,7 @@ def open_log(
         )
     paths = [path] if isinstance(path, str | os.PathLike) else list(path)
     return LocalLog(
-        [os.fspath(one) for one in paths],
+        [files.local_path(os.fspath(one)) for one in paths],
         new_partition_count=num_partitions,
         config=SegmentConfig(
             segment_bytes=segment_bytes,

@@ -24,7 +24,6 @@ from typing import Final
 from spark_segmentlog.errors import (
     CorruptRecordError,
     LogPathNotFoundError,
-    NotALogDirectoryError,
     PreflightError,
     UnsafeTargetError,
 )
@@ -63,7 +62,7 @@ from spark_segmentlog.log.file_names import (
     find_topic_partition,
     parse_partition_directory_name,
 )
-from spark_segmentlog.log.files import LOCAL, resolve_storage
+from spark_segmentlog.log.files import LOCAL, local_path
 from spark_segmentlog.log.findings import GOES_OFFLINE, STAYS_DOWN, Finding, FindingKind
 from spark_segmentlog.log.header_walk import HeaderWalk, ReadBuffer
 from spark_segmentlog.log.log_directory import LogDirectoryState
@@ -210,10 +209,7 @@ def _resolve(paths: Sequence[str]) -> tuple[list[str], list[str]]:
     directories: list[str] = []
     partitions: list[str] = []
     for path in paths:
-        storage, local = resolve_storage(path)
-        if storage is not LOCAL:
-            raise NotALogDirectoryError(f"{path} is no local path, where no broker could start")
-        for one in expand(LOCAL, local):
+        for one in expand(LOCAL, local_path(path)):
             if not LOCAL.exists(one):
                 raise LogPathNotFoundError(f"{path} does not exist")
             real = os.path.realpath(one)

@@ -129,7 +129,7 @@ def recover(
     RecoveryError
         An open commit is in a state that no crash leaves; nothing was touched.
     """
-    directories = [paths] if isinstance(paths, str) else list(paths)
+    directories = _local_paths(paths)
     wanted = None if topic_partitions is None else set(topic_partitions)
     mender = _Mender(
         truncate=truncate,
@@ -166,7 +166,7 @@ def reindex(
     Parameters and errors are those of `recover`. A segment with bad bytes keeps the indexes it has,
     those behind it keep their transaction indexes up to the next producer snapshot.
     """
-    directories = [paths] if isinstance(paths, str) else list(paths)
+    directories = _local_paths(paths)
     wanted = None if topic_partitions is None else set(topic_partitions)
     mender = _Mender(index_interval_bytes=index_interval_bytes)
     locks = [log_directory_of(path) for path in directories]
@@ -176,6 +176,10 @@ def reindex(
         for log in partition_logs(directories, wanted):
             actions.extend(mender.reindex(_end_compaction(log, actions)))
     return actions
+
+
+def _local_paths(paths: str | Sequence[str]) -> list[str]:
+    return [files.local_path(path) for path in ([paths] if isinstance(paths, str) else paths)]
 
 
 def _end_commits(log_directories: Sequence[str], *, dry_run: bool) -> list[RecoveryAction]:

@@ -253,7 +253,7 @@ def make_log_directories(paths: Iterable[str]) -> None:
     """Create log directories that are not there; on the driver alone, before a task starts."""
     for path in paths:
         missing = []
-        path = os.path.realpath(path)
+        path = os.path.realpath(files.local_path(path))
         while not os.path.isdir(path):
             missing.append(path)
             path = os.path.dirname(path)

@@ -29,7 +29,6 @@ from pyspark.sql.types import StructType
 
 from spark_segmentlog.errors import (
     InvalidRowError,
-    NotALogDirectoryError,
     StagingError,
     UnsafeTargetError,
 )
@@ -40,7 +39,7 @@ from spark_segmentlog.log.commit import (
     writing,
 )
 from spark_segmentlog.log.file_names import TopicPartition
-from spark_segmentlog.log.files import LOCAL, resolve_storage
+from spark_segmentlog.log.files import local_path
 from spark_segmentlog.log.log_directory import LogDirectoryState
 from spark_segmentlog.log.preflight import check_write
 from spark_segmentlog.log.staging import StagedWrite, new_write_id
@@ -192,7 +191,7 @@ def plan_write(options: WriteOptions, schema: StructType) -> WritePlan:
         One of its subclasses: nothing will be written.
     """
     columns = find_write_columns(schema, topic=options.topic)
-    paths = [_local_path(path) for path in options.paths]
+    paths = [local_path(path) for path in options.paths]
     make_log_directories(paths)
     with writing(paths, timeout_ms=options.lock_timeout_ms):
         layout = read_target_layout(paths, new_partition_count=options.num_partitions)
@@ -202,16 +201,6 @@ def plan_write(options: WriteOptions, schema: StructType) -> WritePlan:
         named = [TopicPartition(topic, it) for it in layout.partitions.get(topic, ())]
         check_write(layout, named, states, with_segments=False)
     return WritePlan(options=options, columns=columns, layout=layout)
-
-
-def _local_path(path: str) -> str:
-    storage, local_path = resolve_storage(path)
-    if storage is not LOCAL:
-        raise NotALogDirectoryError(
-            f"{path} is no local path: what is written lies in a POSIX file system that driver and "
-            "executors share"
-        )
-    return local_path
 
 
 def _named_topics(options: WriteOptions) -> tuple[str, ...]:

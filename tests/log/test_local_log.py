@@ -15,6 +15,7 @@ import pytest
 from spark_segmentlog.errors import (
     InvalidRowError,
     LogLockedError,
+    NotALogDirectoryError,
     OffsetOutOfRangeError,
     OptionValueError,
     RecordTooLargeError,
@@ -26,6 +27,7 @@ from spark_segmentlog.errors import (
 from spark_segmentlog.log import files
 from spark_segmentlog.log.file_names import INTERNAL_TOPICS, OffsetRange, TopicPartition
 from spark_segmentlog.log.local_log import open_log
+from spark_segmentlog.log.log_manager import LogManager
 from spark_segmentlog.log.partition_tail import TAIL_FILE_NAME
 from spark_segmentlog.log.verification import verify
 from spark_segmentlog.record.partitioner import partition_for_key
@@ -450,3 +452,54 @@ def test_what_was_never_flushed_may_be_torn_anywhere(directory: str) -> None:
     assert found[-1] == b"next"
     assert len(found) < 6
     assert list(verify(directory)) == []
+
+
+def test_an_append_refuses_times_before_1970(directory: str) -> None:
+    with open_log(directory) as log:
+        with pytest.raises(InvalidRowError, match="column timestamp, row 1: -5000 ms"):
+            log.append("t", records(b"a", b"b", timestamp=pa.array([5, -5000])))
+        log.append("t", records(b"c", timestamp=pa.array([-1])))
+    assert values_of(directory) == [b"c"]
+
+
+@pytest.mark.parametrize("is_empty_behind", [False, True])
+def test_an_epoch_is_never_below_that_of_the_last_batch(
+    directory: str, is_empty_behind: bool
+) -> None:
+    batch = v2_batch([RecordSpec(value=b"a")], partition_leader_epoch=7)
+    segments = [SegmentSpec([batch])]
+    if is_empty_behind:
+        segments.append(SegmentSpec([], base_offset=1))
+    LogBuilder(directory).partition(T0.topic, T0.partition, segments)
+    checkpoint = Path(directory, str(T0), "leader-epoch-checkpoint")
+    checkpoint.unlink(missing_ok=True)
+    with open_log(directory) as log:
+        log.append("t", records(b"b"))
+    partition = LogManager.open(directory).topic_partitions[T0]
+    epochs = [
+        int(epoch)
+        for segment in partition.segments
+        for table in segment.headers()
+        for epoch in table.partition_leader_epoch
+    ]
+    assert epochs == [7, 7]
+    assert checkpoint.read_text().split() == ["0", "1", "7", "1"]
+
+
+@pytest.mark.parametrize("uri", ["s3://bucket/x", "s3:/bucket/x", "hdfs://host/x"])
+def test_what_looks_like_a_uri_is_never_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uri: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(NotALogDirectoryError, match="is no local path"):
+        open_log(uri)
+    assert os.listdir(tmp_path) == []
+    os.makedirs(tmp_path / uri)
+    with pytest.raises(NotALogDirectoryError, match="is no local path"):
+        open_log(uri)
+
+
+def test_a_file_uri_is_its_local_path(directory: str) -> None:
+    with open_log(f"file://{directory}") as log:
+        log.append("t", records(b"a"))
+    assert values_of(directory) == [b"a"]
