@@ -217,7 +217,7 @@ def test_append_time_is_now_where_not_given() -> None:
 
 @pytest.mark.parametrize(
     ("unit", "ticks", "milliseconds"),
-    [("s", -2, -2000), ("ms", 7, 7), ("us", 1_999, 1), ("us", -1, -1), ("ns", -1, -1)],
+    [("s", 2, 2000), ("ms", 7, 7), ("us", 1_999, 1), ("us", -1, -1), ("ns", -1, -1)],
 )
 def test_arrow_timestamps_are_rounded_down(unit: str, ticks: int, milliseconds: int) -> None:
     column = pa.array([ticks], pa.int64()).cast(pa.timestamp(unit, "UTC"))

