@@ -92,6 +92,11 @@ class PartitionAppender:
         """Offset that the next record gets."""
         return self._segment.next_offset
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether something went wrong that could not be taken back: no mark may vouch for it."""
+        return self._failure is not None
+
     def append(self, encoded: EncodedBatches) -> OffsetRange:
         """Append record batches, at least one, all or none; their offsets are set in place.
 
@@ -147,8 +152,13 @@ class PartitionAppender:
                 self._files.finish_time_index(self._segment)
                 if durable_indexes:
                     self._files.sync_indexes()
+                    # Indexes that were made anew were renamed to their names.
+                    self._has_new_names = True
                 self.flush()
                 write_tail_file(self._directory, self._segment)
+            except OSError as error:
+                self._failure = error
+                raise
             finally:
                 self._files.close()
 
@@ -230,11 +240,12 @@ class PartitionAppender:
         # Nobody looks at a closed segment's indexes again, so they have to last.
         self._files.sync_indexes()
         empty = SegmentTail.empty(self._segment.next_offset, created_ms=now_ms())
+        # Also where it fails half way: names that came and went have to be synced too.
+        self._has_new_names = True
         opened = _SegmentFiles.open(self._directory, empty.base_offset)
         self._closed.append(self._files)
         self._files = opened
         self._segment = empty
-        self._has_new_names = True
 
     def _close_rolled(self) -> None:
         for closed in self._closed:

@@ -18,8 +18,8 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 import numpy as np
@@ -39,7 +39,7 @@ from spark_segmentlog.log.closing import Closing
 from spark_segmentlog.log.commit import writing
 from spark_segmentlog.log.file_names import INTERNAL_TOPICS, OffsetRange, TopicPartition
 from spark_segmentlog.log.files import LOCAL
-from spark_segmentlog.log.lock import DEFAULT_LOCK_TIMEOUT_MS
+from spark_segmentlog.log.lock import DEFAULT_LOCK_TIMEOUT_MS, is_of_this_process
 from spark_segmentlog.log.log_directory import LogDirectoryState
 from spark_segmentlog.log.partition_log import PartitionLog
 from spark_segmentlog.log.partition_tail import read_partition_tail
@@ -153,6 +153,7 @@ class LocalLog(Closing):
         self._flush_config = flush_config
         self._encoder = encoder
         self._mutex = threading.Lock()
+        self._process_id = os.getpid()
         self._appenders: dict[TopicPartition, PartitionAppender] = {}
         self._balances: dict[str, NullKeyBalance] = {}
         self._marks: dict[str, bytes] = {}
@@ -183,8 +184,7 @@ class LocalLog(Closing):
         UnsafeTargetError
             It may not be written here.
         """
-        with self._mutex:
-            self._check_open()
+        with self._while_open():
             existing = self._layout.partitions.get(topic, {})
             if len(existing) > num_partitions:
                 raise SegmentLogError(
@@ -287,11 +287,19 @@ class LocalLog(Closing):
 
     def flush(self) -> None:
         """Make all that was appended last."""
-        for appender in self._open_appenders():
+        with self._while_open():
+            appenders = list(self._appenders.values())
+        for appender in appenders:
             appender.flush()
 
     def close(self) -> None:
-        """Flush, put the clean-shutdown marks back, and let go of the directories."""
+        """Flush, put the clean-shutdown marks back, and let go of the directories.
+
+        The mark of a directory in which an append or a flush failed stays away. In a process that
+        was forked from the one that opened the log, nothing happens: it is the other's.
+        """
+        if not is_of_this_process(self._process_id):
+            return
         with self._mutex:
             if self._is_closed.is_set():
                 return
@@ -299,14 +307,15 @@ class LocalLog(Closing):
         if self._flusher is not None:
             self._flusher.join()
         with self._locks:
-            self._close_appenders()
+            errors = self._close_appenders()
             self._put_marks_back()
+            if errors:
+                raise errors[0]
 
     # Partitions
 
     def _appender(self, topic_partition: TopicPartition) -> PartitionAppender:
-        with self._mutex:
-            self._check_open()
+        with self._while_open():
             appender = self._appenders.get(topic_partition)
             if appender is None:
                 appender = self._open_appender(topic_partition)
@@ -329,8 +338,7 @@ class LocalLog(Closing):
     def _partitions_of(
         self, topic: str, rows: pa.RecordBatch, partition: int | None
     ) -> npt.NDArray[np.int32]:
-        with self._mutex:
-            self._check_open()
+        with self._while_open():
             count = self._layout.partition_count(topic)
             if topic not in self._layout.partitions:
                 self._make_partitions(topic, count)
@@ -356,8 +364,7 @@ class LocalLog(Closing):
             files.fsync_directory(log_directory)
 
     def _partition_log(self, topic_partition: TopicPartition) -> PartitionLog:
-        with self._mutex:
-            self._check_open()
+        with self._while_open():
             layout = self._layout
         if not layout.exists(topic_partition):
             raise UnknownTopicOrPartitionError(
@@ -404,8 +411,11 @@ class LocalLog(Closing):
         with self._mutex:
             return list(self._appenders.values())
 
-    def _close_appenders(self) -> None:
-        """Close all of them, whatever one of them does; the first error is raised at the end."""
+    def _close_appenders(self) -> list[Exception]:
+        """Close all of them, whatever one of them does, and give up the marks of those that fail.
+
+        A broker believes a mark without looking, so it may stand only where all is whole.
+        """
         errors: list[Exception] = []
         for topic_partition, appender in self._appenders.items():
             directory = self._layout.directory_of(topic_partition)
@@ -413,17 +423,27 @@ class LocalLog(Closing):
                 appender.close(durable_indexes=directory in self._marks)
             except (OSError, SegmentLogError) as error:
                 errors.append(error)
-        if errors:
-            raise errors[0]
+            if appender.has_failed:
+                self._marks.pop(directory, None)
+        return errors
 
     def _put_marks_back(self) -> None:
         for directory, mark in self._marks.items():
             files.write_atomically(os.path.join(directory, CLEAN_SHUTDOWN_MARK), mark)
             files.fsync_directory(directory)
 
-    def _check_open(self) -> None:
-        if self._is_closed.is_set():
-            raise SegmentLogError(f"the log {list(self._layout.log_directories)} is closed")
+    @contextmanager
+    def _while_open(self) -> Iterator[None]:
+        """Hold the mutex; never in a forked child, where nobody may be left to release it."""
+        if not is_of_this_process(self._process_id):
+            raise SegmentLogError(
+                f"the log {list(self._layout.log_directories)} was opened in process "
+                f"{self._process_id}, which this one was forked from: open it anew where it is used"
+            )
+        with self._mutex:
+            if self._is_closed.is_set():
+                raise SegmentLogError(f"the log {list(self._layout.log_directories)} is closed")
+            yield
 
 
 def _write_topic_id(directory: str, metadata: bytes) -> None:

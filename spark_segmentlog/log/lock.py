@@ -1,10 +1,18 @@
 """One writer a log directory: the broker's own ``.lock``, and ``.segmentlog-writer`` before it.
 
 A broker locks ``.lock`` through a Java FileChannel, which is a POSIX record lock over the whole
-file; this takes the same one with `fcntl.lockf`. Such a lock belongs to a process and is dropped
-when *any* of its descriptors of the file is closed, so one table a process holds them, and nothing
-else may open the file. A broker deletes ``.lock`` on a clean stop: what was locked is compared with
-what the path names, and locked again where they differ. We never unlink it.
+file. This takes an open-file-description lock of the same range (``F_OFD_SETLK``), which record
+locks respect and which respects them. A record lock would be dropped as soon as anything in this
+process opens the file and closes it again, be it a copy or an archive of the folder; this one goes
+with its own descriptor alone. Where a system has no such locks, record locks take their place, and
+nothing else in the process may open the files.
+
+A forked child has the descriptors of its parent, and with them a share in the locks. It closes them
+at once, which takes nothing from the parent: a child holds no lock, and what it inherits of an open
+log is not its own (`is_of_this_process`).
+
+A broker deletes ``.lock`` on a clean stop: what was locked is compared with what the path names,
+and locked again where they differ. We never unlink it.
 
 Who holds it is told by a second lock. A writer of this library first locks the plain file
 ``.segmentlog-writer``, for which it waits, since another of our writers will be done soon. Whoever
@@ -19,10 +27,11 @@ import errno
 import fcntl
 import os
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,6 +43,10 @@ WRITER_LOCK_FILE_NAME: Final = ".segmentlog-writer"
 DEFAULT_LOCK_TIMEOUT_MS: Final = 60_000
 POLL_SECONDS: Final = 0.02
 HELD_BY_ANOTHER: Final = frozenset((errno.EACCES, errno.EAGAIN))
+# What file systems answer that know no locks: some network and user-space ones.
+WITHOUT_LOCKS: Final = frozenset((errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP))
+# struct flock of Linux: type, whence, start, length (0: to the end), pid (0: of no process).
+_FLOCK: Final = struct.Struct("hhqqi4x")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +64,7 @@ class _LockTable:
         self._held: dict[str, _HeldLock] = {}
         os.register_at_fork(after_in_child=self._forget)
 
-    def acquire(self, log_directory: str, deadline: float) -> None:
+    def acquire(self, log_directory: str, deadline: float) -> _HeldLock:
         self._reserve(log_directory, deadline)
         try:
             held = _lock_files(log_directory, deadline)
@@ -60,12 +73,17 @@ class _LockTable:
             raise
         with self._changed:
             self._held[log_directory] = held
+        return held
 
-    def release(self, log_directory: str) -> None:
+    def release(self, log_directory: str, held: _HeldLock) -> None:
+        """Let go of a lock; one that was taken before a fork is the parent's, and stays."""
         with self._changed:
-            held = self._held.pop(log_directory)
-            files.close(held.broker_descriptor)
-            files.close(held.writer_descriptor)
+            if self._held.get(log_directory) is not held:
+                return
+            del self._held[log_directory]
+            for descriptor in (held.broker_descriptor, held.writer_descriptor):
+                _unlock(descriptor)
+                files.close(descriptor)
             del self._owners[log_directory]
             self._changed.notify_all()
 
@@ -93,7 +111,10 @@ class _LockTable:
             self._changed.notify_all()
 
     def _forget(self) -> None:
-        """POSIX locks stay with the parent: a forked child holds none of them."""
+        """Close a parent's locks in its forked child, without unlocking what both share."""
+        for held in self._held.values():
+            files.close(held.broker_descriptor)
+            files.close(held.writer_descriptor)
         self._changed = threading.Condition()
         self._owners = {}
         self._held = {}
@@ -126,29 +147,19 @@ def locked(
     """
     deadline = time.monotonic() + timeout_ms / 1000
     paths = tuple(sorted({os.path.realpath(path) for path in log_directories}))
-    taken: list[str] = []
+    taken: list[tuple[str, _HeldLock]] = []
     try:
         for path in paths:
-            _table.acquire(path, deadline)
-            taken.append(path)
+            taken.append((path, _table.acquire(path, deadline)))
         yield paths
     finally:
-        for path in reversed(taken):
-            _table.release(path)
+        for path, held in reversed(taken):
+            _table.release(path, held)
 
 
-class DirectoryLocks:
-    """The same locks with an owner that outlives a block, such as an open log."""
-
-    def __init__(
-        self, log_directories: Sequence[str], *, timeout_ms: int = DEFAULT_LOCK_TIMEOUT_MS
-    ) -> None:
-        self._context = locked(log_directories, timeout_ms=timeout_ms)
-        self.log_directories = self._context.__enter__()
-
-    def release(self) -> None:
-        """Let go of them."""
-        self._context.__exit__(None, None, None)
+def is_of_this_process(process_id: int) -> bool:
+    """Tell whether what a process opened is this process's own, or came to it by a fork."""
+    return process_id == os.getpid()
 
 
 def _lock_files(log_directory: str, deadline: float) -> _HeldLock:
@@ -165,7 +176,11 @@ def _lock_writer_file(path: str, deadline: float) -> int:
     while True:
         descriptor = _try_lock(path)
         if descriptor is not None:
-            _sign(descriptor)
+            try:
+                _sign(descriptor)
+            except BaseException:
+                files.close(descriptor)
+                raise
             return descriptor
         if time.monotonic() >= deadline:
             raise LogLockedError(
@@ -190,15 +205,43 @@ def _try_lock(path: str) -> int | None:
     while True:
         descriptor = _open(path)
         try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _set_lock(descriptor)
         except OSError as error:
             files.close(descriptor)
             if error.errno in HELD_BY_ANOTHER:
                 return None
+            if error.errno in WITHOUT_LOCKS:
+                raise LogLockedError(
+                    f"{os.path.dirname(path)} lies on a file system without file locks "
+                    f"({error.strerror}): nothing would keep a second writer away (file {path})"
+                ) from error
             raise
         if _is_named(descriptor, path):
             return descriptor
         files.close(descriptor)
+
+
+def _set_lock(descriptor: int, kind: int = fcntl.F_WRLCK) -> None:
+    """Lock all of a file for this descriptor; a record lock where there is no other."""
+    command = getattr(fcntl, "F_OFD_SETLK", None)
+    if command is not None:
+        try:
+            fcntl.fcntl(descriptor, command, _FLOCK.pack(kind, os.SEEK_SET, 0, 0, 0))
+        except OSError as error:
+            # A kernel that does not know the command, which Python was built to know.
+            if error.errno != errno.EINVAL:
+                raise
+        else:
+            return
+    fcntl.lockf(
+        descriptor, fcntl.LOCK_UN if kind == fcntl.F_UNLCK else fcntl.LOCK_EX | fcntl.LOCK_NB
+    )
+
+
+def _unlock(descriptor: int) -> None:
+    """Unlock before closing: a child that native code forked may share the descriptor still."""
+    with suppress(OSError):
+        _set_lock(descriptor, fcntl.F_UNLCK)
 
 
 def _open(path: str) -> int:
@@ -226,7 +269,7 @@ def _sign(descriptor: int) -> None:
 
 
 def _read_signature(path: str) -> str:
-    """Read who holds the lock. Safe here alone: this process holds no lock on the file."""
+    """Read who holds the lock; only where this process does not, for the sake of record locks."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read(200).strip() or "another writer"

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -503,3 +504,76 @@ def test_a_file_uri_is_its_local_path(directory: str) -> None:
     with open_log(f"file://{directory}") as log:
         log.append("t", records(b"a"))
     assert values_of(directory) == [b"a"]
+
+
+def test_a_mark_stays_away_when_a_failed_append_could_not_be_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = pa.record_batch({"value": pa.array([b"v" * 100], pa.binary())})
+    with open_log(str(tmp_path)) as log:
+        log.append("t", rows)
+    mark = tmp_path / ".kafka_cleanshutdown"
+    mark.write_bytes(b"mark")
+    log = open_log(str(tmp_path))
+    log.append("t", rows)
+    write_all = files.write_all
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "the disk is broken")
+
+    def fail_half_way(descriptor: int, data: Any, position: int) -> None:
+        write_all(descriptor, memoryview(data)[:50], position)
+        fail()
+
+    monkeypatch.setattr(files, "write_all", fail_half_way)
+    monkeypatch.setattr(files, "truncate", fail)
+    with pytest.raises(OSError, match="broken"):
+        log.append("t", rows)
+    monkeypatch.undo()
+    log.close()
+    assert not mark.exists()
+    with open_log(str(tmp_path)) as log:
+        assert log.log_end_offset("t", 0) == 2
+
+
+def test_a_mark_stays_away_when_the_last_sync_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".kafka_cleanshutdown").write_bytes(b"mark")
+    log = open_log(str(tmp_path))
+    log.append("t", pa.record_batch({"value": pa.array([b"v"], pa.binary())}))
+
+    def fail(descriptor: int) -> None:
+        raise OSError(errno.EIO, "the disk is broken")
+
+    monkeypatch.setattr(files, "fsync", fail)
+    with pytest.raises(OSError, match="broken"):
+        log.close()
+    monkeypatch.undo()
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_a_forked_child_neither_writes_nor_closes_its_parents_log(tmp_path: Path) -> None:
+    rows = pa.record_batch({"value": pa.array([b"v"], pa.binary())})
+    mark = tmp_path / ".kafka_cleanshutdown"
+    mark.write_bytes(b"mark")
+    with open_log(str(tmp_path)) as log:
+        log.append("t", rows)
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            answer = b"appended"
+            try:
+                log.append("t", rows)
+            except SegmentLogError as error:
+                answer = str(error).encode()
+            log.close()
+            os.write(writing, answer)
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert b"was opened in process" in os.read(reading, 1000)
+        os.close(reading)
+        os.close(writing)
+        assert not mark.exists()
+        log.append("t", rows)
+    assert mark.read_bytes() == b"mark"

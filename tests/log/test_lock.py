@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -139,20 +141,101 @@ def test_a_second_thread_waits_for_the_first(tmp_path: Path) -> None:
 def test_a_lock_file_that_a_broker_deleted_is_locked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lockf, path = fcntl.lockf, tmp_path / BROKER_LOCK_FILE_NAME
+    set_lock, path = lock._set_lock, tmp_path / BROKER_LOCK_FILE_NAME
     deleted: list[int] = []
 
-    def delete_meanwhile(descriptor: int, command: int) -> None:
-        lockf(descriptor, command)
+    def delete_meanwhile(descriptor: int, kind: int = fcntl.F_WRLCK) -> None:
+        set_lock(descriptor, kind)
         if path.exists() and not deleted and os.path.samestat(os.fstat(descriptor), path.stat()):
             deleted.append(path.stat().st_ino)
             path.unlink()
 
-    monkeypatch.setattr(lock.fcntl, "lockf", delete_meanwhile)
+    monkeypatch.setattr(lock, "_set_lock", delete_meanwhile)
     with locked([str(tmp_path)]):
         assert deleted
         assert path.exists()
         assert not is_free(tmp_path)
+
+
+def test_it_is_held_whatever_else_in_the_process_opens_and_closes_the_files(
+    tmp_path: Path,
+) -> None:
+    with locked([str(tmp_path)]):
+        for name in (BROKER_LOCK_FILE_NAME, WRITER_LOCK_FILE_NAME):
+            (tmp_path / name).read_bytes()
+        shutil.copytree(tmp_path, tmp_path / "copy")
+        assert not is_free(tmp_path)
+    assert is_free(tmp_path)
+
+
+def test_without_locks_of_its_kind_record_locks_take_their_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(fcntl, "F_OFD_SETLK")
+    with locked([str(tmp_path)]):
+        assert not is_free(tmp_path)
+    assert is_free(tmp_path)
+
+
+def test_a_file_system_without_locks_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(descriptor: int, kind: int = fcntl.F_WRLCK) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(lock, "_set_lock", refuse)
+    with pytest.raises(LogLockedError, match="without file locks"), locked([str(tmp_path)]):
+        pass
+
+
+JAVA_LOCK = """
+import java.nio.channels.*; import java.nio.file.*;
+public class Hold {
+    public static void main(String[] arguments) throws Exception {
+        FileChannel channel = FileChannel.open(Path.of(arguments[0]),
+            StandardOpenOption.CREATE, StandardOpenOption.READ, StandardOpenOption.WRITE);
+        FileLock lock = channel.tryLock();
+        System.out.println(lock == null ? "taken" : "held");
+        System.out.flush();
+        System.in.read();
+    }
+}
+"""
+
+
+@contextmanager
+def locked_by_java(source: Path, path: Path) -> Iterator[str]:
+    """Run a Java FileChannel's tryLock; gives whether it holds the lock, until the block ends."""
+    process = subprocess.Popen(
+        ["java", "-Xint", str(source), str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline().strip()
+    finally:
+        process.stdin.close()
+        process.wait()
+        process.stdout.close()
+
+
+def test_it_and_a_file_channel_of_java_keep_each_other_away(tmp_path: Path) -> None:
+    source = tmp_path / "Hold.java"
+    source.write_text(JAVA_LOCK)
+    directory = tmp_path / "log"
+    directory.mkdir()
+    path = directory / BROKER_LOCK_FILE_NAME
+    with locked([str(directory)]):
+        path.read_bytes()
+        with locked_by_java(source, path) as answer:
+            assert answer == "taken"
+    with locked_by_java(source, path) as answer:
+        assert answer == "held"
+        with pytest.raises(LogLockedError, match="running broker"), locked([str(directory)]):
+            pass
 
 
 def test_all_or_none_of_several_are_held(tmp_path: Path) -> None:
@@ -187,6 +270,32 @@ def test_a_forked_child_holds_nothing(tmp_path: Path) -> None:
         os.close(reading)
         os.close(writing)
         assert not is_free(tmp_path)
+
+
+def test_a_forked_child_that_leaves_the_block_lets_nothing_go(tmp_path: Path) -> None:
+    child = -1
+    with locked([str(tmp_path)]):
+        child = os.fork()
+        if child != 0:
+            assert os.waitpid(child, 0)[1] == 0
+            assert not is_free(tmp_path)
+    if child == 0:
+        os._exit(0)
+    assert is_free(tmp_path)
+
+
+def test_a_forked_child_that_outlives_its_parent_keeps_nothing(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    with locked([str(tmp_path)]):
+        child = os.fork()
+        if child == 0:
+            os.close(writing)
+            os.read(reading, 1)
+            os._exit(0)
+        os.close(reading)
+    assert is_free(tmp_path)
+    os.close(writing)
+    os.waitpid(child, 0)
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
