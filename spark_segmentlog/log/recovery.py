@@ -33,7 +33,7 @@ from spark_segmentlog.log.checkpoints import (
 )
 from spark_segmentlog.log.cluster import Cluster, read_cluster
 from spark_segmentlog.log.commit import finish_open_commits, locked_with_open_commits
-from spark_segmentlog.log.commit_journal import has_commit_directory, read_journal
+from spark_segmentlog.log.commit_journal import has_commit_directory, read_open_commit
 from spark_segmentlog.log.file_names import TRANSACTION_INDEX_SUFFIX, TopicPartition
 from spark_segmentlog.log.files import LOCAL
 from spark_segmentlog.log.index_completion import complete_indexes
@@ -186,7 +186,7 @@ def _end_commits(log_directories: Sequence[str], *, dry_run: bool) -> list[Recov
     open_directories = [path for path in log_directories if has_commit_directory(path)]
     details = {}
     for path in open_directories:
-        journal = read_journal(path)
+        journal = read_open_commit(path)
         details[path] = (
             "what is left of a commit that never began or is over"
             if journal is None
@@ -285,11 +285,14 @@ class _Mender:
                 is_cut = self._may_cut(takes_good=takes_good)
                 yield _cut_action(survey, takes_good=takes_good, is_done=is_cut)
                 if is_cut:
+                    # Bad bytes are why the rest goes: they go last, so that whoever takes up a cut
+                    # that was not ended finds them, and does all of it again.
+                    yield from _delete(later)
                     if segments[-1] in (segment, *later):
                         _end_snapshots(log, survey.valid_next_offset, producers.states or ())
+                    rebuilt = self._rebuild(survey, known.aborted)
                     _cut(survey)
-                    yield from _delete(later)
-                    yield self._rebuild(survey, known.aborted)
+                    yield rebuilt
                     if survey.stop is not None:
                         return
                     continue
@@ -342,7 +345,6 @@ def _cut(survey: SegmentSurvey) -> None:
         files.fsync(descriptor)
     finally:
         files.close(descriptor)
-    files.unlink(os.path.join(segment.directory, TAIL_FILE_NAME), missing_ok=True)
 
 
 def _delete(segments: Sequence[Segment]) -> Iterator[RecoveryAction]:
@@ -358,9 +360,10 @@ def _end_snapshots(log: PartitionLog, end_offset: int, states: Sequence[Producer
 
     Before the log is cut: a snapshot too few costs a walk, one too many tells of what is gone.
     """
-    write_snapshot(log.directory, end_offset, states)
     later = [it for it in log.listing.snapshot_offsets.tolist() if it > end_offset]
     mark_snapshots_deleted(log.directory, later)
+    files.fsync_directory(log.directory)
+    write_snapshot(log.directory, end_offset, states)
     files.fsync_directory(log.directory)
 
 

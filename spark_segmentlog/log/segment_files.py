@@ -99,7 +99,10 @@ def segment_path(directory: str, base_offset: int, kind: str, suffix: str = "") 
 
 
 def mark_segment_deleted(directory: str, base_offset: int) -> None:
-    """Rename a segment's files to ``.deleted``; those that are gone already stay gone."""
+    """Rename a segment's files to ``.deleted``; those that are gone already stay gone.
+
+    The log first: a segment without its log is none, one without its indexes is whole.
+    """
     _rename_files(directory, base_offset, SEGMENT_SUFFIXES, "", DELETED_SUFFIX)
 
 
