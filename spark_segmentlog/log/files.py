@@ -3,8 +3,8 @@
 Reading. Files are read with pread into buffers that are used again, never mapped: a broker
 truncates files that we have open, and a mapped one then kills Python with SIGBUS. A file of another
 file system comes in ranged reads of some MiB, the next of them fetched ahead. A reader never
-writes, and never opens a directory's ``.lock``: closing any descriptor of it would drop the lock of
-this process.
+writes, and never opens a directory's ``.lock``: where there are record locks only, closing any
+descriptor of it would drop the lock of this process.
 
 A file that is not there is a `FileNotFoundError`, since only the caller knows what that means.
 """
@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import fnmatch
 import glob
 import logging
 import os
 import re
+import stat
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -33,6 +35,7 @@ from spark_segmentlog.errors import (
     LogPathNotFoundError,
     LogPermissionError,
     NotALogDirectoryError,
+    UnsafeTargetError,
 )
 from spark_segmentlog.log.closing import Closing
 
@@ -46,6 +49,8 @@ TEMPORARY_SUFFIX: Final = ".tmp"
 COPY_CHUNK_BYTES: Final = 1024 * 1024
 # What copy_file_range answers across file systems, on old kernels and on special ones.
 CANNOT_COPY_INSIDE: Final = frozenset((errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL))
+# What posix_fallocate answers on file systems that cannot reserve.
+CANNOT_RESERVE: Final = frozenset((errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL))
 _SYNC_FILE_RANGE_WRITE: Final = 2
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
@@ -153,6 +158,8 @@ class _LocalFile(Closing):
         return data
 
     def next_data_position(self, position: int) -> int | None:
+        if not hasattr(os, "SEEK_DATA"):
+            return position if position < self.size() else None
         try:
             return os.lseek(self._descriptor, position, os.SEEK_DATA)
         except OSError as error:
@@ -480,9 +487,22 @@ def create_exclusive(path: str) -> int:
 
 
 def open_for_update(path: str, *, create: bool = False) -> int:
-    """Open a file for reading and writing in place; its bytes stay."""
-    flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-    descriptor = os.open(path, flags, FILE_MODE)
+    """Open a file for reading and writing in place; its bytes stay.
+
+    A link is not followed: whatever came with a directory must not lead a write out of it.
+
+    Raises
+    ------
+    UnsafeTargetError
+        The name is a link.
+    """
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
+    try:
+        descriptor = os.open(path, flags, FILE_MODE)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise _is_link(path) from error
+        raise
     if create:
         _give_to_owner(descriptor, path)
     return descriptor
@@ -505,6 +525,45 @@ def _give_to_owner(created: int | str, path: str) -> None:
     except OSError as error:
         # A file system that maps root away, or a container: nobody else can be given a file there.
         _log.warning("%s stays with user %d: %s", path, status.st_uid, error)
+
+
+def read_plain_file(path: str) -> bytes:
+    """Read a small file of ours whole; a link or a device, which none of ours is, is refused.
+
+    Raises
+    ------
+    UnsafeTargetError
+    """
+    descriptor = open_plain_file(path)
+    try:
+        return read_exactly(descriptor, 0, os.fstat(descriptor).st_size)
+    finally:
+        os.close(descriptor)
+
+
+def open_plain_file(path: str) -> int:
+    """Open a file for reading; a link or a device is refused.
+
+    Raises
+    ------
+    UnsafeTargetError
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            raise _is_link(path) from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _is_link(path)
+    return descriptor
+
+
+def _is_link(path: str) -> UnsafeTargetError:
+    return UnsafeTargetError(
+        f"no plain file, but a link or a device: it is neither followed nor written (file {path})"
+    )
 
 
 def close(descriptor: int) -> None:
@@ -559,16 +618,30 @@ def read_exactly(descriptor: int, position: int, length: int) -> bytes:
 
 def fsync(descriptor: int) -> None:
     """Make a file's bytes and size last."""
-    os.fsync(descriptor)
+    _sync(descriptor)
 
 
 def fsync_directory(path: str) -> None:
     """Make the names in a folder last: created, renamed and removed ones."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(descriptor)
+        _sync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _sync(descriptor: int) -> None:
+    """Sync down to the disk; fsync alone leaves it in the drive's cache on macOS."""
+    if hasattr(fcntl, "F_FULLFSYNC"):
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+        except OSError as error:
+            # Of a file system that does not know it; any other error is one of the disk.
+            if error.errno not in CANNOT_RESERVE | {errno.ENOTTY}:
+                raise
+        else:
+            return
+    os.fsync(descriptor)
 
 
 def rename(source: str, target: str) -> None:
@@ -611,9 +684,25 @@ def truncate(descriptor: int, size_bytes: int) -> None:
 
 
 def allocate(descriptor: int, size_bytes: int) -> None:
-    """Reserve blocks for a file's first bytes; an error says that the disk has no room for them."""
-    if size_bytes > 0:
-        os.posix_fallocate(descriptor, 0, size_bytes)
+    """Reserve blocks for a file's first bytes; an error says that the disk has no room for them.
+
+    Where the system cannot reserve, the room that is free now is compared.
+    """
+    if size_bytes <= 0:
+        return
+    if hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(descriptor, 0, size_bytes)
+        except OSError as error:
+            if error.errno not in CANNOT_RESERVE:
+                raise
+        else:
+            return
+    status = os.fstatvfs(descriptor)
+    free_bytes = status.f_bavail * status.f_frsize
+    if free_bytes < size_bytes:
+        detail = f"{os.strerror(errno.ENOSPC)}: {size_bytes} bytes wanted, {free_bytes} are free"
+        raise OSError(errno.ENOSPC, detail)
 
 
 def set_modified_time(path: str, modified_ns: int) -> None:
@@ -640,6 +729,21 @@ def copy_range(
         length -= copied
 
 
+def copy_file(source: str, target: str) -> None:
+    """Copy a file to a new name and sync its bytes; the name lasts once the folder is synced."""
+    reading = open_plain_file(source)
+    try:
+        writing = create_exclusive(target)
+        try:
+            size_bytes = os.fstat(reading).st_size
+            copy_range(reading, writing, source_position=0, target_position=0, length=size_bytes)
+            fsync(writing)
+        finally:
+            close(writing)
+    finally:
+        os.close(reading)
+
+
 def write_atomically(path: str, data: bytes, *, durable: bool = True) -> None:
     """Replace a file as a whole: a temporary name, the bytes, an fsync, a rename.
 
@@ -661,11 +765,12 @@ def write_atomically(path: str, data: bytes, *, durable: bool = True) -> None:
 def _copy_some(
     source: int, target: int, source_position: int, target_position: int, length: int
 ) -> int:
-    try:
-        return os.copy_file_range(source, target, length, source_position, target_position)
-    except OSError as error:
-        if error.errno not in CANNOT_COPY_INSIDE:
-            raise
+    if hasattr(os, "copy_file_range"):
+        try:
+            return os.copy_file_range(source, target, length, source_position, target_position)
+        except OSError as error:
+            if error.errno not in CANNOT_COPY_INSIDE:
+                raise
     data = os.pread(source, min(length, COPY_CHUNK_BYTES), source_position)
     write_all(target, data, target_position)
     return len(data)

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from spark_segmentlog.log import files
+from spark_segmentlog.log.commit import commit_staged_batches
+from spark_segmentlog.log.file_names import TopicPartition
+from tests.faults.scenarios import Writing, assert_sound, read_rows, stage
 
 
 def open_new(path: Path) -> int:
@@ -129,3 +132,31 @@ def test_writeback_is_a_hint_and_changes_nothing(
     finally:
         files.close(descriptor)
     assert (tmp_path / "file").read_bytes() == b"12345"
+
+
+@pytest.mark.parametrize("taken", ["posix_fallocate", "copy_file_range", "SEEK_DATA"])
+def test_a_commit_does_without_what_only_some_systems_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: str
+) -> None:
+    monkeypatch.delattr(os, taken)
+    monkeypatch.setattr(files, "_find_sync_file_range", lambda: None)
+    directory = tmp_path / "log"
+    directory.mkdir()
+    counts = {TopicPartition("t", 0): 40}
+    for _ in range(2):
+        commit_staged_batches(stage([str(directory)], [Writing(counts), Writing(counts)]))
+    assert len(read_rows([str(directory)])[TopicPartition("t", 0)]) == 160
+    assert_sound([str(directory)])
+
+
+def test_without_fallocate_a_full_disk_is_told_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "posix_fallocate")
+    descriptor = files.create_exclusive(str(tmp_path / "file"))
+    try:
+        files.allocate(descriptor, 4096)
+        with pytest.raises(OSError, match="No space left on device"):
+            files.allocate(descriptor, 2**62)
+    finally:
+        files.close(descriptor)
