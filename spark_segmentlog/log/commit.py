@@ -19,7 +19,7 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Final
 
@@ -27,16 +27,27 @@ from spark_segmentlog.errors import CommitPendingError, SegmentLogError, Staging
 from spark_segmentlog.log import files
 from spark_segmentlog.log.checkpoints import CLEAN_SHUTDOWN_MARK
 from spark_segmentlog.log.commit_journal import (
+    VERSIONS_FILE_NAME,
+    CommitPhase,
     CopyStep,
     Journal,
+    Participant,
     PartitionPlan,
     has_commit_directory,
     journal_path,
-    read_journal,
+    new_directory_id,
+    participants_of,
+    read_journals,
+    read_open_commit,
     read_versions,
 )
 from spark_segmentlog.log.commit_plan import PlacedExtent, PlannedPartition, plan_partition
-from spark_segmentlog.log.file_names import OffsetRange, TopicPartition
+from spark_segmentlog.log.file_names import (
+    STAGED_PREFIX,
+    STAGED_SUFFIX,
+    OffsetRange,
+    TopicPartition,
+)
 from spark_segmentlog.log.lock import DEFAULT_LOCK_TIMEOUT_MS, locked
 from spark_segmentlog.log.log_directory import LogDirectoryState
 from spark_segmentlog.log.parallel import in_parallel
@@ -56,8 +67,6 @@ from spark_segmentlog.log.roll_forward import (
 from spark_segmentlog.log.segment_tail import BatchExtents, SegmentConfig
 from spark_segmentlog.log.staged_files import StagedPlace, find_staged, stamp_offsets
 from spark_segmentlog.log.staging import (
-    STAGED_PREFIX,
-    STAGED_SUFFIX,
     StagedWrite,
     discard_staged,
     new_write_id,
@@ -140,12 +149,13 @@ def commit_staged_batches(request: CommitRequest) -> CommitResult:
             prepared = _prepare(request)
         if prepared is None:
             return CommitResult()
-        journal = prepared.journal
-        with _before_the_journal(), _reserved(journal):
-            _enter(journal)
-        _finish(journal, prepared.known_batches)
+        journals = prepared.journals
+        with _before_the_journal(), _reserved(journals):
+            _enter(journals)
+        _finish(journals, prepared.known_batches)
         _clear_staging(request)
-    return CommitResult(offset_ranges=_offset_ranges(journal.partitions))
+    plans = [plan for journal in journals for plan in journal.partitions]
+    return CommitResult(offset_ranges=_offset_ranges(plans))
 
 
 @contextmanager
@@ -206,27 +216,28 @@ def finish_open_commits(log_directories: Iterable[str]) -> list[str]:
     list of str
         The ids of the writes that were ended.
     """
+    directories = [os.path.realpath(path) for path in log_directories]
     finished = []
-    for directory in log_directories:
+    for directory in directories:
         if not has_commit_directory(directory):
             continue
-        journal = read_journal(directory)
-        if journal is None:
-            # A pointer whose commit never began or is over, or a folder without a journal.
+        journals = read_journals(directory, directories)
+        if not journals:
+            # A commit that never began or is over, or a folder without a journal.
             remove_journals([directory])
         else:
-            _finish(journal, None)
-            finished.append(journal.write_id)
+            _finish(sorted(journals, key=lambda it: not it.is_deciding), None)
+            finished.append(journals[0].write_id)
     return finished
 
 
 def _directories_of_open_commits(log_directories: Iterable[str]) -> set[str]:
-    found: set[str] = set()
-    for directory in log_directories:
-        journal = read_journal(directory)
-        if journal is not None:
-            found.update(journal.log_directories)
-    return found
+    directories = sorted(log_directories)
+    return {
+        journal.log_directory
+        for directory in directories
+        for journal in read_journals(directory, directories)
+    }
 
 
 def _is_committed(request: CommitRequest) -> bool:
@@ -254,7 +265,7 @@ def _before_the_journal() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    journal: Journal
+    journals: tuple[Journal, ...]
     known_batches: KnownBatches
 
 
@@ -264,19 +275,86 @@ def _prepare(request: CommitRequest) -> _Prepared | None:
     planned = _plan(request, places)
     if not planned and request.application is None:
         return None
-    plans = tuple(partition.plan for partition in planned.values())
-    touched = {plan.log_directory for plan in plans} or {request.layout.log_directories[0]}
-    known_batches = _stamp(request, places, planned)
-    journal = Journal(
-        write_id=new_write_id(request.application, request.version),
+    known_batches = dict(_stamp(request, places, planned))
+    plans = [_with_own_files(partition.plan, known_batches) for partition in planned.values()]
+    touched = sorted({plan.log_directory for plan in plans}) or [request.layout.log_directories[0]]
+    ids = _directory_ids(touched) if len(touched) > 1 else {}
+    for directory in {os.path.dirname(path) for path, _ in known_batches}:
+        files.fsync_directory(directory)
+    write_id = new_write_id(request.application, request.version)
+    return _Prepared(
+        tuple(
+            _journal(
+                request,
+                directory,
+                write_id,
+                participants_of(touched, ids, directory),
+                tuple(plan for plan in plans if plan.log_directory == directory),
+                places,
+            )
+            for directory in touched
+        ),
+        known_batches,
+    )
+
+
+def _journal(
+    request: CommitRequest,
+    directory: str,
+    write_id: str,
+    participants: tuple[Participant, ...],
+    plans: tuple[PartitionPlan, ...],
+    places: Sequence[StagedPlace],
+) -> Journal:
+    staged = {place.file.path for place in places if os.path.dirname(place.file.path) == directory}
+    staged.update(step.staged_path for plan in plans for step in plan.steps)
+    return Journal(
+        log_directory=directory,
+        inode=os.stat(directory).st_ino,
+        write_id=write_id,
+        phase=CommitPhase.DECIDED,
+        participants=participants,
         application=request.application,
         version=request.version,
         index_interval_bytes=request.config.index_interval_bytes,
-        clean_shutdown_marks={directory: _read_mark(directory) for directory in sorted(touched)},
-        staged_paths=tuple(place.file.path for place in places),
+        clean_shutdown_mark=_read_mark(directory),
+        staged_paths=tuple(sorted(staged)),
         partitions=plans,
     )
-    return _Prepared(journal, known_batches)
+
+
+def _directory_ids(directories: Iterable[str]) -> dict[str, str]:
+    """Read the ids by which journals elsewhere speak of these; made where missing."""
+    ids = {}
+    for directory in directories:
+        versions = read_versions(directory)
+        ids[directory] = versions.directory_id or new_directory_id()
+        if versions.directory_id is None:
+            named = replace(versions, directory_id=ids[directory])
+            files.write_atomically(os.path.join(directory, VERSIONS_FILE_NAME), named.to_bytes())
+            files.fsync_directory(directory)
+    return ids
+
+
+def _with_own_files(
+    plan: PartitionPlan, known_batches: dict[tuple[str, int], BatchExtents]
+) -> PartitionPlan:
+    """Bring staged files into the directory of a partition that was moved since they were staged.
+
+    A directory's part of a commit must not depend on another directory.
+    """
+    steps = []
+    for step in plan.steps:
+        path = os.path.join(plan.log_directory, os.path.basename(step.staged_path))
+        if path != step.staged_path:
+            if not os.path.lexists(path):
+                files.copy_file(step.staged_path, path)
+            place = (step.staged_path, getattr(step, "staged_position", 0))
+            if place in known_batches:
+                known_batches[path, place[1]] = known_batches[place]
+            step = replace(step, staged_path=path)
+        steps.append(step)
+    return replace(plan, steps=tuple(steps))
 
 
 def _plan(
@@ -402,19 +480,18 @@ def _stamp(
 
 
 @contextmanager
-def _reserved(journal: Journal) -> Iterator[None]:
+def _reserved(journals: Sequence[Journal]) -> Iterator[None]:
     """Have the disk keep room for what will be copied until the journal is written."""
     with ExitStack() as reserved:
-        for directory in journal.log_directories:
+        for journal in journals:
             copied = sum(
                 step.length_bytes
                 for plan in journal.partitions
-                if plan.log_directory == directory
                 for step in plan.steps
                 if isinstance(step, CopyStep)
             )
             name = f"{STAGED_PREFIX}{journal.write_id}-0-0-0{STAGED_SUFFIX}"
-            path = os.path.join(directory, name)
+            path = os.path.join(journal.log_directory, name)
             descriptor = files.create_exclusive(path)
             reserved.callback(_release, path, descriptor)
             files.allocate(descriptor, copied + RESERVED_MARGIN_BYTES)
@@ -433,38 +510,39 @@ def _release(path: str, descriptor: int) -> None:
 # The journal, and behind it
 
 
-def _enter(journal: Journal) -> None:
+def _enter(journals: Sequence[Journal]) -> None:
     """Write the journals; where that fails, take them back, so that nothing is committed."""
     try:
-        write_journals(journal)
+        write_journals(journals)
     except OSError as error:
         try:
-            remove_journals(journal.log_directories)
+            # The deciding one first: without it the others are void.
+            remove_journals([it.log_directory for it in (*journals[1:], journals[0])])
         except OSError as again:
             raise CommitPendingError(
-                f"the journal of write {journal.write_id} could neither be synced ({error}) nor "
-                f"taken back ({again}): the next writer, or segmentlog recover, tells whether it "
-                "is committed"
+                f"the journal of write {journals[0].write_id} could neither be synced ({error}) "
+                f"nor taken back ({again}): the next writer, or segmentlog recover, tells whether "
+                "it is committed"
             ) from again
         raise
 
 
-def _finish(journal: Journal, known_batches: KnownBatches | None) -> None:
+def _finish(journals: Sequence[Journal], known_batches: KnownBatches | None) -> None:
     try:
-        roll_forward(journal, known_batches=known_batches)
+        roll_forward(journals, known_batches=known_batches)
     except OSError as error:
-        raise _pending(journal, error) from error
+        raise _pending(journals[0], error) from error
     except SegmentLogError as error:
         if known_batches is None:
             raise
-        raise _pending(journal, error) from error
+        raise _pending(journals[0], error) from error
 
 
 def _pending(journal: Journal, error: Exception) -> CommitPendingError:
     return CommitPendingError(
         f"write {journal.write_id} is committed but not visible yet: {error}. Do not write it "
         f"again; segmentlog recover, or the next writer, ends it (journal "
-        f"{journal_path(journal.log_directories[0])})"
+        f"{journal_path(journal.log_directory)})"
     )
 
 
@@ -489,6 +567,6 @@ def _offset_ranges(plans: Iterable[PartitionPlan]) -> tuple[OffsetRange, ...]:
 def discard_write(log_directories: Sequence[str], write_ids: Sequence[str]) -> None:
     """Remove what a write that failed has staged, unless it is committed and waits to be ended."""
     for directory in log_directories:
-        if read_journal(directory) is not None:
+        if read_open_commit(directory) is not None:
             return
     discard_staged(log_directories, write_ids)

@@ -103,6 +103,7 @@ def plan_partition(
             partition_metadata=partition_metadata,
             segments=segments,
             steps=tuple(planner.steps),
+            linked_inode=tail.place.linked_inode,
         ),
     )
 
@@ -198,6 +199,7 @@ class _Planner:
             placed.is_whole_file
             and (self.current.size_bytes == 0 or self._is_large(placed.extent))
             and os.path.dirname(placed.staged_path) == self._tail.log_directory
+            and self._tail.place.takes_renames
         )
 
     def _is_large(self, extent: StagedExtent) -> bool:

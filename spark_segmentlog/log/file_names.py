@@ -8,6 +8,7 @@ behind a file's whole name, ``.<uuid>-delete``, ``-future`` and ``-stray`` behin
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,6 +49,11 @@ INTERNAL_TOPICS: Final = frozenset(
 # What is read, or cleaned, where nobody names topics: none that is named as these are.
 INTERNAL_TOPIC_PREFIX: Final = "__"
 
+STAGED_PREFIX: Final = ".segmentlog-"
+STAGED_SUFFIX: Final = ".staged"
+STAGED_NAME: Final = re.compile(
+    r"\.segmentlog-(?P<write_id>[0-9A-Za-z.]+)-(?P<task>\d+)-(?P<attempt>\d+)-(?P<n>\d+)\.staged"
+)
 BASE_OFFSET_DIGITS: Final = 20
 MAX_OFFSET: Final = 2**63 - 1
 MAX_PARTITION: Final = 2**31 - 1

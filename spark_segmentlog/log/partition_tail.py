@@ -54,6 +54,32 @@ ADVICE: Final = "run segmentlog verify, then segmentlog recover, before this log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FolderPlace:
+    """How a partition's folder lies in its log directory.
+
+    Attributes
+    ----------
+    takes_renames : bool
+        Whether a file of the log directory can be renamed into it: it is on the same disk.
+    linked_inode : int or None
+        Of the folder that it is a link to; None where it is none.
+    """
+
+    takes_renames: bool = True
+    linked_inode: int | None = None
+
+    @classmethod
+    def look(cls, log_directory: str, directory: str) -> FolderPlace:
+        """Look at a folder that is there."""
+        status = os.stat(directory)
+        return cls(
+            takes_renames=status.st_dev == os.stat(log_directory).st_dev
+            and not os.path.ismount(directory),
+            linked_inode=status.st_ino if os.path.islink(directory) else None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionTail:
     """The state of a partition that is about to be appended to.
 
@@ -82,6 +108,7 @@ class PartitionTail:
     file_bytes: int
     segment: SegmentTail
     indexed: SegmentTail
+    place: FolderPlace = FolderPlace()
 
     @property
     def log_end_offset(self) -> int:
@@ -128,6 +155,7 @@ def read_partition_tail(
         file_bytes=last.size_bytes() if bases else -1,
         segment=segment,
         indexed=indexed,
+        place=FolderPlace.look(state.path, directory),
     )
 
 

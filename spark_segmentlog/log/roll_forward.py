@@ -11,8 +11,9 @@ The caller holds the locks of all the journal's log directories.
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -37,9 +38,9 @@ from spark_segmentlog.log.commit_journal import (
     VERSIONS_FILE_NAME,
     AdoptStep,
     ApplicationVersion,
+    CommitPhase,
     CopyStep,
     Journal,
-    JournalPointer,
     PartitionPlan,
     SegmentPlan,
     journal_path,
@@ -57,13 +58,18 @@ COMPARED_BYTES: Final = 1024 * 1024
 MAX_OPEN_STAGED: Final = 64
 
 
-def write_journals(journal: Journal) -> None:
-    """Write the pointers, then the deciding journal: from here on the write is committed."""
-    deciding, *others = journal.log_directories
-    pointer = JournalPointer(write_id=journal.write_id, deciding_directory=deciding)
-    for directory in others:
-        _write_journal(directory, pointer.to_bytes())
-    _write_journal(deciding, journal.to_bytes())
+def write_journals(journals: Sequence[Journal]) -> None:
+    """Write the parts of a commit, the deciding one last: from here on the write is committed."""
+    deciding, *others = journals
+    for journal in others:
+        _write_journal(journal.in_phase(CommitPhase.PREPARED))
+    _write_journal(deciding)
+
+
+def announce_decision(journals: Sequence[Journal]) -> None:
+    """Tell every part that the commit is decided: each can be ended without the others now."""
+    for journal in journals[1:]:
+        _write_journal(journal)
 
 
 def remove_journals(log_directories: Iterable[str]) -> None:
@@ -80,12 +86,13 @@ def remove_journals(log_directories: Iterable[str]) -> None:
 KnownBatches = Mapping[tuple[str, int], BatchExtents]
 
 
-def roll_forward(journal: Journal, *, known_batches: KnownBatches | None = None) -> None:
+def roll_forward(journals: Sequence[Journal], *, known_batches: KnownBatches | None = None) -> None:
     """Take the steps of a commit to their end.
 
     Parameters
     ----------
-    journal : Journal
+    journals : sequence of Journal
+        The parts of the commit that are ended together; the deciding one, if it is there, first.
     known_batches : mapping, optional
         For the first time: the batches of extents, by staged path and position, as far as they are
         at hand. None says that steps may have been taken before.
@@ -95,20 +102,31 @@ def roll_forward(journal: Journal, *, known_batches: KnownBatches | None = None)
     RecoveryError
         A file is in a state that no crash of this commit leaves; nothing was touched.
     OSError
-        A step failed; the journal stays.
+        A step failed; the journals stay.
     """
-    if known_batches is None:
-        check_targets(journal)
-    _unlink_marks(journal)
+    # Behind a visible journal all steps are taken, and others may have written since.
+    if not any(journal.is_visible for journal in journals):
+        if known_batches is None:
+            for journal in journals:
+                check_targets(journal)
+        announce_decision(journals)
+        for journal in journals:
+            _roll_forward_part(journal, known_batches)
+        _publish(journals)
+    remove_journals([journal.log_directory for journal in journals])
+    for journal in journals:
+        for path in journal.staged_paths:
+            if os.path.dirname(path) == journal.log_directory:
+                files.unlink(path, missing_ok=True)
+
+
+def _roll_forward_part(journal: Journal, known_batches: KnownBatches | None) -> None:
+    _unlink_mark(journal)
     _make_partition_directories(journal)
     with _StagedSources() as sources:
         for plan in journal.partitions:
             _take_steps(journal, plan, sources, known_batches)
     _write_checkpoints(journal)
-    _publish(journal)
-    remove_journals(journal.log_directories)
-    for path in journal.staged_paths:
-        files.unlink(path, missing_ok=True)
 
 
 # Looking
@@ -124,8 +142,25 @@ def check_targets(journal: Journal) -> None:
     """
     with _StagedSources() as sources:
         for plan in journal.partitions:
+            _check_folder(journal, plan)
             for segment in plan.segments:
                 _check_segment(plan, segment, sources)
+
+
+def _check_folder(journal: Journal, plan: PartitionPlan) -> None:
+    """Refuse to go through a link that is not, in this very directory, what it was."""
+    if not os.path.islink(plan.directory):
+        return
+    is_the_same = os.stat(journal.log_directory).st_ino == journal.inode
+    try:
+        leads_to = os.stat(plan.directory).st_ino
+    except FileNotFoundError:
+        leads_to = None
+    if plan.linked_inode is None or not is_the_same or leads_to != plan.linked_inode:
+        raise RecoveryError(
+            f"partition folder {plan.directory} is a link, and not the one of the open commit: put "
+            "the folder itself, or a mount of it, in its place, then run segmentlog recover"
+        )
 
 
 def _check_segment(plan: PartitionPlan, segment: SegmentPlan, sources: _StagedSources) -> None:
@@ -135,11 +170,12 @@ def _check_segment(plan: PartitionPlan, segment: SegmentPlan, sources: _StagedSo
     is_as_before = size == segment.file_bytes_before
     if adopt is not None:
         if _is_to_be_renamed(adopt, path):
-            if not is_as_before:
+            if is_as_before:
+                # The power may take back a rename, and leave what was appended behind it since.
+                path = adopt.staged_path
+                size = _size_if_there(path)
+            elif adopt.size_bytes > size:
                 raise _unexpected(path, size, segment)
-            # The power may take back a rename, and leave what was appended behind it since.
-            path = adopt.staged_path
-            size = _size_if_there(path)
         _check_adopted(path, size, adopt, segment)
     elif is_as_before:
         return
@@ -152,9 +188,9 @@ def _check_segment(plan: PartitionPlan, segment: SegmentPlan, sources: _StagedSo
 
 def _is_to_be_renamed(adopt: AdoptStep, path: str) -> bool:
     """Tell whether the staged file still waits; the power may leave it with both of its names."""
-    if not os.path.exists(adopt.staged_path):
+    if not os.path.lexists(adopt.staged_path):
         return False
-    return not (os.path.exists(path) and os.path.samefile(adopt.staged_path, path))
+    return not (os.path.lexists(path) and os.path.samefile(adopt.staged_path, path))
 
 
 def _check_adopted(path: str, size: int, adopt: AdoptStep, segment: SegmentPlan) -> None:
@@ -180,7 +216,7 @@ def _check_copied(
     Up to `torn_bytes` the file held a torn tail before, which may be there again.
     """
     source = sources.open(step.staged_path)
-    target = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    target = files.open_plain_file(path)
     try:
         done, there = (
             max(torn_bytes - step.position, 0),
@@ -197,7 +233,7 @@ def _check_copied(
                 )
             done += count
     finally:
-        os.close(target)
+        files.close(target)
 
 
 def _check_copies(plan: PartitionPlan, segment: SegmentPlan, sources: _StagedSources) -> None:
@@ -224,7 +260,7 @@ def _take_steps(
     sources: _StagedSources,
     known_batches: KnownBatches | None,
 ) -> None:
-    directory = _directory(plan)
+    directory = plan.directory
     if plan.partition_metadata is not None:
         path = os.path.join(directory, PARTITION_METADATA)
         files.write_atomically(path, plan.partition_metadata)
@@ -238,7 +274,8 @@ def _take_steps(
         tail = _complete_indexes(journal, plan, segment, known_batches)
     if tail is not None:
         write_tail_file(directory, tail)
-    if _makes_names(plan):
+    # Indexes that were made anew were renamed to their names, which a mark speaks of too.
+    if _makes_names(plan) or journal.clean_shutdown_mark is not None:
         files.fsync_directory(directory)
 
 
@@ -250,12 +287,12 @@ def _complete_indexes(
 ) -> SegmentTail:
     """Complete the indexes; after a crash make them anew, as unsynced entries may be gone."""
     indexed = segment.indexed
-    is_marked = journal.clean_shutdown_marks[plan.log_directory] is not None
+    is_marked = journal.clean_shutdown_mark is not None
     if known_batches is None:
         indexed = SegmentTail.empty(segment.base_offset, created_ms=indexed.created_ms)
     return complete_indexes(
         plan.topic_partition,
-        _directory(plan),
+        plan.directory,
         indexed,
         bytes_after=segment.bytes_after,
         index_interval_bytes=journal.index_interval_bytes,
@@ -295,7 +332,7 @@ def _write_log(plan: PartitionPlan, segment: SegmentPlan, sources: _StagedSource
     start = segment.valid_bytes_before
     if adopt is not None:
         if _is_to_be_renamed(adopt, path):
-            files.rename(adopt.staged_path, path)
+            _adopt(adopt, path, sources)
         start = adopt.size_bytes
     copies = _copy_steps(plan, segment.base_offset)
     descriptor = files.open_for_update(path, create=segment.file_bytes_before < 0)
@@ -317,6 +354,34 @@ def _write_log(plan: PartitionPlan, segment: SegmentPlan, sources: _StagedSource
         files.close(descriptor)
 
 
+def _adopt(adopt: AdoptStep, path: str, sources: _StagedSources) -> None:
+    """Rename a staged file to a segment; copied where the folder is on another mount after all."""
+    try:
+        files.rename(adopt.staged_path, path)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        _copy_whole(adopt, path, sources)
+
+
+def _copy_whole(adopt: AdoptStep, path: str, sources: _StagedSources) -> None:
+    temporary = path + files.TEMPORARY_SUFFIX
+    descriptor = files.open_for_update(temporary, create=True)
+    try:
+        files.truncate(descriptor, 0)
+        files.copy_range(
+            sources.open(adopt.staged_path),
+            descriptor,
+            source_position=0,
+            target_position=0,
+            length=adopt.size_bytes,
+        )
+        files.fsync(descriptor)
+    finally:
+        files.close(descriptor)
+    files.rename(temporary, path)
+
+
 def _add_leader_epoch(directory: str, epoch: int, start_offset: int) -> None:
     entries = read_leader_epochs(LOCAL, directory)
     if not entries:
@@ -324,62 +389,62 @@ def _add_leader_epoch(directory: str, epoch: int, start_offset: int) -> None:
         files.write_atomically(os.path.join(directory, LEADER_EPOCH_CHECKPOINT), data)
 
 
-def _unlink_marks(journal: Journal) -> None:
-    for directory, mark in journal.clean_shutdown_marks.items():
-        if mark is not None:
-            files.unlink(os.path.join(directory, CLEAN_SHUTDOWN_MARK), missing_ok=True)
-            files.fsync_directory(directory)
+def _unlink_mark(journal: Journal) -> None:
+    if journal.clean_shutdown_mark is not None:
+        directory = journal.log_directory
+        files.unlink(os.path.join(directory, CLEAN_SHUTDOWN_MARK), missing_ok=True)
+        files.fsync_directory(directory)
 
 
 def _make_partition_directories(journal: Journal) -> None:
-    made = set()
-    for plan in journal.partitions:
-        if plan.start_before is None:
-            files.mkdir(_directory(plan), exist_ok=True)
-            made.add(plan.log_directory)
-    for directory in sorted(made):
-        files.fsync_directory(directory)
+    made = [plan for plan in journal.partitions if plan.start_before is None]
+    for plan in made:
+        files.mkdir(plan.directory, exist_ok=True)
+    if made:
+        files.fsync_directory(journal.log_directory)
 
 
 def _write_checkpoints(journal: Journal) -> None:
     """Write log start offsets that moved, and high watermarks where a broker keeps them."""
-    for directory in journal.log_directories:
-        plans = [plan for plan in journal.partitions if plan.log_directory == directory]
-        moved = {
-            plan.topic_partition: plan.start_after
-            for plan in plans
-            if plan.start_after != (plan.start_before or 0)
-        }
-        if moved:
-            starts = read_offset_checkpoint(LOCAL, directory, LOG_START_OFFSET_CHECKPOINT) or {}
-            _write_checkpoint(directory, LOG_START_OFFSET_CHECKPOINT, {**starts, **moved})
-        marks = read_offset_checkpoint(LOCAL, directory, HIGH_WATERMARK_CHECKPOINT)
-        if marks is not None and plans:
-            ends = {plan.topic_partition: plan.end_after for plan in plans}
-            _write_checkpoint(directory, HIGH_WATERMARK_CHECKPOINT, {**marks, **ends})
+    directory, plans = journal.log_directory, journal.partitions
+    moved = {
+        plan.topic_partition: plan.start_after
+        for plan in plans
+        if plan.start_after != (plan.start_before or 0)
+    }
+    if moved:
+        starts = read_offset_checkpoint(LOCAL, directory, LOG_START_OFFSET_CHECKPOINT) or {}
+        _write_checkpoint(directory, LOG_START_OFFSET_CHECKPOINT, {**starts, **moved})
+    marks = read_offset_checkpoint(LOCAL, directory, HIGH_WATERMARK_CHECKPOINT)
+    if marks is not None and plans:
+        ends = {plan.topic_partition: plan.end_after for plan in plans}
+        _write_checkpoint(directory, HIGH_WATERMARK_CHECKPOINT, {**marks, **ends})
 
 
 def _write_checkpoint(directory: str, name: str, offsets: Mapping[TopicPartition, int]) -> None:
     files.write_atomically(os.path.join(directory, name), format_offset_checkpoint(offsets))
 
 
-def _publish(journal: Journal) -> None:
-    """Raise the counters, put the marks back, and end the caps of all directories at once."""
-    for directory in journal.log_directories:
-        path = os.path.join(directory, VERSIONS_FILE_NAME)
-        files.write_atomically(path, _next_versions(journal, directory))
-        mark = journal.clean_shutdown_marks[directory]
+def _publish(journals: Sequence[Journal]) -> None:
+    """Raise the counters, put the marks back, and end the caps of all directories at once.
+
+    What the marks vouch for lasts by now, and so do the checkpoints before a mark does: the folder
+    is synced between the two.
+    """
+    for journal in journals:
+        directory = journal.log_directory
+        files.write_atomically(os.path.join(directory, VERSIONS_FILE_NAME), _next_versions(journal))
+        mark = journal.clean_shutdown_mark
         if mark is not None:
+            files.fsync_directory(directory)
             files.write_atomically(os.path.join(directory, CLEAN_SHUTDOWN_MARK), mark)
         files.fsync_directory(directory)
-    if len(journal.log_directories) > 1:
-        path = journal_path(journal.log_directories[0])
-        files.write_atomically(path, journal.made_visible().to_bytes())
-        files.fsync_directory(os.path.dirname(path))
+    if len(journals) > 1:
+        _write_journal(journals[0].in_phase(CommitPhase.VISIBLE))
 
 
-def _next_versions(journal: Journal, directory: str) -> bytes:
-    versions = read_versions(directory)
+def _next_versions(journal: Journal) -> bytes:
+    versions = read_versions(journal.log_directory)
     applications: Mapping[str, ApplicationVersion] = versions.applications
     if journal.application is not None and journal.version is not None:
         entry = ApplicationVersion(version=journal.version, write_id=journal.write_id)
@@ -387,12 +452,12 @@ def _next_versions(journal: Journal, directory: str) -> bytes:
     return replace(versions, counter=versions.counter + 1, applications=applications).to_bytes()
 
 
-def _write_journal(log_directory: str, data: bytes) -> None:
-    path = journal_path(log_directory)
+def _write_journal(journal: Journal) -> None:
+    path = journal_path(journal.log_directory)
     folder = os.path.dirname(path)
     files.mkdir(folder, exist_ok=True)
-    files.fsync_directory(log_directory)
-    files.write_atomically(path, data)
+    files.fsync_directory(journal.log_directory)
+    files.write_atomically(path, journal.to_bytes())
     files.fsync_directory(folder)
 
 
@@ -407,15 +472,15 @@ class _StagedSources:
 
     def __exit__(self, *_: object) -> None:
         for descriptor in self._descriptors.values():
-            os.close(descriptor)
+            files.close(descriptor)
         self._descriptors.clear()
 
     def open(self, path: str) -> int:
         if path not in self._descriptors:
             if len(self._descriptors) >= MAX_OPEN_STAGED:
-                os.close(self._descriptors.pop(next(iter(self._descriptors))))
+                files.close(self._descriptors.pop(next(iter(self._descriptors))))
             try:
-                self._descriptors[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                self._descriptors[path] = files.open_plain_file(path)
             except FileNotFoundError as error:
                 raise RecoveryError(
                     f"a staged file of the open commit is missing (file {path})"
@@ -438,25 +503,24 @@ def _copy_steps(plan: PartitionPlan, base_offset: int) -> list[CopyStep]:
     ]
 
 
-def _directory(plan: PartitionPlan) -> str:
-    return os.path.join(plan.log_directory, str(plan.topic_partition))
-
-
 def _log_path(plan: PartitionPlan, base_offset: int) -> str:
-    return os.path.join(_directory(plan), segment_file_name(base_offset))
+    return os.path.join(plan.directory, segment_file_name(base_offset))
 
 
 def _size_if_there(path: str) -> int:
     """Measure a file; -1 where it is not there."""
     try:
-        return os.stat(path).st_size
+        return os.lstat(path).st_size
     except FileNotFoundError:
         return -1
 
 
 def _first_header(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read(RECORD_BATCH_HEADER.size)
+    descriptor = files.open_plain_file(path)
+    try:
+        return files.read_exactly(descriptor, 0, RECORD_BATCH_HEADER.size)
+    finally:
+        files.close(descriptor)
 
 
 def _unexpected(path: str, size: int, segment: SegmentPlan) -> RecoveryError:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import time
 import uuid
 import zlib
@@ -31,16 +30,16 @@ import pyarrow as pa
 
 from spark_segmentlog.errors import RecordTooLargeError
 from spark_segmentlog.log import files
-from spark_segmentlog.log.file_names import TopicPartition
+from spark_segmentlog.log.file_names import (
+    STAGED_NAME,
+    STAGED_PREFIX,
+    STAGED_SUFFIX,
+    TopicPartition,
+)
 from spark_segmentlog.log.segment_tail import SegmentConfig
 from spark_segmentlog.record.encoder import EncodedBatches, RecordBatchEncoder
 from spark_segmentlog.record.layout import CRC_LENGTH, CRC_OFFSET
 
-STAGED_PREFIX: Final = ".segmentlog-"
-STAGED_SUFFIX: Final = ".staged"
-STAGED_NAME: Final = re.compile(
-    r"\.segmentlog-(?P<write_id>[0-9A-Za-z.]+)-(?P<task>\d+)-(?P<attempt>\d+)-(?P<n>\d+)\.staged"
-)
 STAGED_MAX_AGE_SECONDS: Final = 7 * 24 * 60 * 60
 DEFAULT_BUFFER_BYTES: Final = 64 * 1024 * 1024
 MIN_BUFFER_BYTES: Final = 2 * 1024 * 1024

@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from spark_segmentlog.log import index_trust
 from spark_segmentlog.log.checkpoints import HIGH_WATERMARK_CHECKPOINT
-from spark_segmentlog.log.commit_journal import read_journal
+from spark_segmentlog.log.commit_journal import read_open_commit
 from spark_segmentlog.log.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -569,8 +569,8 @@ def _decode_all(survey: SegmentSurvey) -> Iterator[Finding]:
 def _verify_log_directory(log_directory: str) -> Iterator[Finding]:
     if not os.path.isdir(log_directory):
         return
-    journal = read_journal(log_directory)
-    if journal is not None and not journal.visible:
+    journal = read_open_commit(log_directory)
+    if journal is not None and not journal.is_visible:
         yield Finding(
             kind=FindingKind.OPEN_COMMIT,
             path=log_directory,

@@ -23,8 +23,10 @@ from spark_segmentlog.errors import (
 from spark_segmentlog.log import log_directory, log_watch
 from spark_segmentlog.log.commit_journal import (
     VERSIONS_FILE_NAME,
+    CommitPhase,
     CommitState,
     Journal,
+    Participant,
     PartitionPlan,
     Versions,
     journal_path,
@@ -326,14 +328,17 @@ def test_the_log_start_offset_is_read_from_its_checkpoint(tmp_path: Path) -> Non
 def open_commit(log_directory: Path, *partitions: PartitionPlan, visible: bool = False) -> Path:
     """Leave a journal as a commit has it while its steps are taken."""
     journal = Journal(
+        log_directory=str(log_directory),
+        inode=log_directory.stat().st_ino,
         write_id="write",
+        phase=CommitPhase.VISIBLE if visible else CommitPhase.DECIDED,
+        participants=(Participant(directory_id=None, place="."),),
         application=None,
         version=None,
         index_interval_bytes=4096,
-        clean_shutdown_marks={str(log_directory): None},
+        clean_shutdown_mark=None,
         staged_paths=(),
         partitions=partitions,
-        visible=visible,
     )
     path = Path(journal_path(str(log_directory)))
     path.parent.mkdir(exist_ok=True)

@@ -1,0 +1,322 @@
+"""Directories from somebody else: whatever their journals and links name, nothing outside of them
+is touched, and only errors of this library are raised."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_segmentlog.errors import SegmentLogError
+from spark_segmentlog.log import files
+from spark_segmentlog.log.commit import commit_staged_batches, writing
+from spark_segmentlog.log.commit_journal import (
+    VERSIONS_FILE_NAME,
+    Journal,
+    journal_path,
+    read_commit_state,
+    read_versions,
+)
+from spark_segmentlog.log.file_names import TopicPartition
+from spark_segmentlog.log.local_log import open_log
+from spark_segmentlog.log.recovery import recover
+from spark_segmentlog.record.crc import crc32c
+from tests.faults.fault_layer import Faults, Killed
+from tests.faults.scenarios import Scenario, Writing, make_scenario, stage
+from tests.faults.test_several_directories import to_first_format
+
+FUZZED = 400
+SEED = int(os.environ.get("SEGMENTLOG_FUZZ_SEED", "20261128"))
+NASTY: list[Any] = [
+    None,
+    True,
+    -1,
+    0,
+    1,
+    2**31,
+    2**63,
+    2**70,
+    1.5,
+    float("inf"),
+    "",
+    "..",
+    "../precious",
+    "/etc",
+    "a/../../precious",
+    "\0",
+    "t-0/../../precious",
+    [],
+    {},
+    [[]],
+    "x" * 5000,
+    "\ud800",
+]
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Scenario:
+    """A commit over two directories that died with one copy done; beside them what is precious."""
+    made = make_scenario(tmp_path / "scenario")
+    precious = tmp_path / "scenario" / "precious"
+    precious.mkdir()
+    (precious / "precious.txt").write_text("precious")
+    (precious / "00000000000000000000.log").write_bytes(b"precious" * 200)
+    return made
+
+
+def die(scenario: Scenario, copies: int = 1) -> None:
+    scenario.reset()
+    with pytest.MonkeyPatch.context() as patch:
+        faults = Faults(patch)
+        scenario.commit()
+        places = [number for number, name in enumerate(faults.names) if name == "copy_range"]
+    scenario.reset()
+    with pytest.MonkeyPatch.context() as patch:
+        Faults(patch, kill_at=places[copies])
+        with pytest.raises(Killed):
+            scenario.commit()
+
+
+def outside(scenario: Scenario) -> dict[str, tuple[int, bytes]]:
+    """Give all that lies beside the log directories."""
+    found = {}
+    for folder in (scenario.root.parent / "precious", scenario.template):
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                found[str(path)] = (path.stat().st_mtime_ns, path.read_bytes())
+    found["names"] = (0, repr(sorted(os.listdir(scenario.root.parent))).encode())
+    found["roots"] = (0, repr(sorted(os.listdir(scenario.root))).encode())
+    return found
+
+
+def with_checksum(body: bytes) -> bytes:
+    return b"%08x\n%s" % (crc32c(body), body)
+
+
+def rewritten(directory: str, change: Callable[[dict[str, Any]], None]) -> None:
+    path = Path(journal_path(directory))
+    fields = json.loads(path.read_bytes().partition(b"\n")[2])
+    change(fields)
+    path.write_bytes(with_checksum(json.dumps(fields).encode()))
+
+
+def try_everything(scenario: Scenario) -> None:
+    for directory in scenario.directories:
+        try:
+            read_commit_state(directory)
+            recover(directory)
+        except SegmentLogError:
+            continue
+
+
+def test_a_partition_that_leads_out_of_the_directory_is_refused(scenario: Scenario) -> None:
+    die(scenario)
+    before = outside(scenario)
+    for topic in ("../precious", "..", "a/../../precious", "/etc/x"):
+        rewritten(
+            scenario.directories[0],
+            lambda fields, topic=topic: fields["partitions"][0].update(topic=topic),
+        )
+        with pytest.raises(SegmentLogError, match="no name of a partition"):
+            recover(scenario.directories)
+        assert outside(scenario) == before
+
+
+def test_a_staged_file_that_leads_out_of_the_directory_is_refused(scenario: Scenario) -> None:
+    die(scenario)
+    before = outside(scenario)
+    for name in ("../precious/precious.txt", "/etc/passwd", "t-0"):
+        rewritten(
+            scenario.directories[0],
+            lambda fields, name=name: fields["staged"].__setitem__(0, name),
+        )
+        with pytest.raises(SegmentLogError, match="no name of a staged file"):
+            recover(scenario.directories)
+        assert outside(scenario) == before
+
+
+def test_a_journal_that_was_changed_is_refused(scenario: Scenario) -> None:
+    die(scenario)
+    path = Path(journal_path(scenario.directories[0]))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(SegmentLogError, match="checksum"):
+        recover(scenario.directories)
+
+
+def test_a_journal_of_the_first_format_reaches_only_directories_that_name_it_back(
+    scenario: Scenario,
+) -> None:
+    die(scenario)
+    to_first_format(scenario.directories)
+    precious = scenario.root.parent / "precious"
+    path = Path(journal_path(scenario.directories[0]))
+    fields = json.loads(path.read_bytes())
+    fields["clean_shutdown_marks"][str(precious)] = None
+    for plan in fields["partitions"]:
+        plan["log_directory"] = str(precious)
+    path.write_text(json.dumps(fields))
+    before = outside(scenario)
+    try_everything(scenario)
+    assert outside(scenario) == before
+
+
+@pytest.mark.parametrize("kind", ["partition", "segment", "commit", "journal", "staged", "tmp"])
+def test_links_out_of_the_directory_are_not_followed(scenario: Scenario, kind: str) -> None:
+    die(scenario)
+    directory = Path(scenario.directories[0])
+    precious = scenario.root.parent / "precious"
+    journal = Journal.from_bytes(
+        Path(journal_path(str(directory))).read_bytes(), str(directory), source="journal"
+    )
+    plan = next(it for it in journal.partitions if Path(it.directory).exists() and it.steps)
+    segment = Path(plan.directory) / f"{plan.segments[0].base_offset:020d}.log"
+    link, target = {
+        "partition": (Path(plan.directory), precious),
+        "segment": (segment, precious / segment.name),
+        "commit": (directory / ".segmentlog-commit", precious),
+        "journal": (Path(journal_path(str(directory))), precious / "precious.txt"),
+        "staged": (Path(plan.steps[0].staged_path), precious / "precious.txt"),
+        "tmp": (directory / f"{VERSIONS_FILE_NAME}.tmp", precious / "precious.txt"),
+    }[kind]
+    if kind == "segment":
+        shutil.copy(segment, precious / segment.name)
+    if link.is_dir():
+        shutil.rmtree(link)
+    else:
+        link.unlink(missing_ok=True)
+    link.symlink_to(target)
+    before = outside(scenario)
+    with pytest.raises((SegmentLogError, OSError)):
+        recover(scenario.directories)
+    assert outside(scenario) == before
+
+
+def test_appends_follow_no_link_of_a_file(tmp_path: Path) -> None:
+    with open_log(str(tmp_path / "log")) as log:
+        log.create_topic("t", 1)
+    precious = tmp_path / "precious.log"
+    precious.write_bytes(b"")
+    (tmp_path / "log" / "t-0" / f"{0:020d}.log").symlink_to(precious)
+    rows = pa.record_batch({"value": pa.array([b"v"], pa.binary())})
+    with pytest.raises(SegmentLogError, match="link"), open_log(str(tmp_path / "log")) as log:
+        log.append("t", rows)
+    assert precious.read_bytes() == b""
+    # A commit puts the whole file in the link's place.
+    commit_staged_batches(stage([str(tmp_path / "log")], [Writing({TopicPartition("t", 0): 3})]))
+    assert precious.read_bytes() == b""
+
+
+# Fuzz
+
+
+def mutate(data: bytes, chance: random.Random) -> bytes:
+    """Change the fields of a journal, or its bytes."""
+    if chance.random() < 0.2:
+        changed = bytearray(data)
+        for _ in range(chance.randint(1, 8)):
+            changed[chance.randrange(len(changed))] = chance.randrange(256)
+        return bytes(changed[: chance.randint(0, len(changed))])
+    has_checksum = data[:1] != b"{"
+    body = data.partition(b"\n")[2] if has_checksum else data
+    fields = json.loads(body)
+    for _ in range(chance.randint(1, 3)):
+        _mutate_field(fields, chance)
+    body = json.dumps(fields).encode()
+    return with_checksum(body) if has_checksum else body
+
+
+def _mutate_field(fields: Any, chance: random.Random) -> None:
+    node = fields
+    while True:
+        keys = list(node) if isinstance(node, dict) else list(range(len(node)))
+        if not keys:
+            return
+        key = chance.choice(keys)
+        if isinstance(node[key], dict | list) and node[key] and chance.random() < 0.8:
+            node = node[key]
+            continue
+        if isinstance(node[key], int) and chance.random() < 0.5:
+            node[key] += chance.choice((-1, 1, 4096, -4096, 2**20))
+        elif isinstance(node, dict) and chance.random() < 0.1:
+            del node[key]
+        else:
+            node[key] = chance.choice(NASTY)
+        return
+
+
+def run_fuzz(scenario: Scenario, count: int, *, first_format: bool) -> None:
+    """Give mutated journals and versions files to a reader, and one in some to recovery."""
+    print(f"seed {SEED}")
+    chance = random.Random(SEED)
+    die(scenario)
+    if first_format:
+        to_first_format(scenario.directories)
+    pristine = scenario.root.parent / "pristine"
+    shutil.copytree(scenario.root, pristine)
+    paths = [Path(journal_path(it)) for it in scenario.directories]
+    paths.extend(Path(it) / VERSIONS_FILE_NAME for it in scenario.directories)
+    originals = {path: path.read_bytes() for path in paths}
+    before = outside(scenario)
+    for number in range(count):
+        path = chance.choice(paths)
+        path.write_bytes(mutate(originals[path], chance))
+        for directory in scenario.directories:
+            for look in (read_commit_state, read_versions):
+                try:
+                    look(directory)
+                except SegmentLogError:
+                    pass
+        if number % 20 == 0:
+            for named in (scenario.directories[:1], scenario.directories[1:], scenario.directories):
+                try:
+                    with writing(named):
+                        pass
+                except SegmentLogError:
+                    pass
+            assert outside(scenario) == before, number
+            shutil.rmtree(scenario.root)
+            shutil.copytree(pristine, scenario.root)
+        else:
+            path.write_bytes(originals[path])
+    assert outside(scenario) == before
+
+
+@pytest.mark.parametrize("first_format", [False, True])
+def test_mutated_journals_touch_nothing_outside(scenario: Scenario, first_format: bool) -> None:
+    run_fuzz(scenario, FUZZED, first_format=first_format)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("first_format", [False, True])
+def test_many_mutated_journals_touch_nothing_outside(
+    scenario: Scenario, first_format: bool
+) -> None:
+    run_fuzz(scenario, 50_000, first_format=first_format)
+
+
+def test_deep_json_is_our_error(tmp_path: Path) -> None:
+    (tmp_path / VERSIONS_FILE_NAME).write_bytes(b"[" * 100_000)
+    with pytest.raises(SegmentLogError, match="not a commit file"):
+        read_versions(str(tmp_path))
+
+
+def test_a_pipe_in_the_place_of_a_file_blocks_nobody(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / VERSIONS_FILE_NAME)
+    with pytest.raises(SegmentLogError, match="no plain file"):
+        read_versions(str(tmp_path))
+    assert files.LOCAL.exists(str(tmp_path))
