@@ -28,6 +28,7 @@ from spark_segmentlog.log import files
 from spark_segmentlog.log.checkpoints import CLEAN_SHUTDOWN_MARK
 from spark_segmentlog.log.commit_journal import (
     VERSIONS_FILE_NAME,
+    AdoptStep,
     CommitPhase,
     CopyStep,
     Journal,
@@ -276,11 +277,9 @@ def _prepare(request: CommitRequest) -> _Prepared | None:
     if not planned and request.application is None:
         return None
     known_batches = dict(_stamp(request, places, planned))
-    plans = [_with_own_files(partition.plan, known_batches) for partition in planned.values()]
+    plans = _with_own_files([partition.plan for partition in planned.values()], known_batches)
     touched = sorted({plan.log_directory for plan in plans}) or [request.layout.log_directories[0]]
     ids = _directory_ids(touched) if len(touched) > 1 else {}
-    for directory in {os.path.dirname(path) for path, _ in known_batches}:
-        files.fsync_directory(directory)
     write_id = new_write_id(request.application, request.version)
     return _Prepared(
         tuple(
@@ -337,24 +336,37 @@ def _directory_ids(directories: Iterable[str]) -> dict[str, str]:
 
 
 def _with_own_files(
-    plan: PartitionPlan, known_batches: dict[tuple[str, int], BatchExtents]
-) -> PartitionPlan:
+    plans: Sequence[PartitionPlan], known_batches: dict[tuple[str, int], BatchExtents]
+) -> list[PartitionPlan]:
     """Bring staged files into the directory of a partition that was moved since they were staged.
 
     A directory's part of a commit must not depend on another directory.
     """
-    steps = []
+    copied: set[str] = set()
+    moved = [replace(plan, steps=tuple(_own_steps(plan, copied, known_batches))) for plan in plans]
+    for directory in sorted({os.path.dirname(path) for path in copied}):
+        files.fsync_directory(directory)
+    return moved
+
+
+def _own_steps(
+    plan: PartitionPlan,
+    copied: set[str],
+    known_batches: dict[tuple[str, int], BatchExtents],
+) -> Iterator[AdoptStep | CopyStep]:
     for step in plan.steps:
         path = os.path.join(plan.log_directory, os.path.basename(step.staged_path))
         if path != step.staged_path:
-            if not os.path.lexists(path):
+            if path not in copied:
+                # What an attempt before this one left has the offsets of that one.
+                files.unlink(path, missing_ok=True)
                 files.copy_file(step.staged_path, path)
-            place = (step.staged_path, getattr(step, "staged_position", 0))
-            if place in known_batches:
-                known_batches[path, place[1]] = known_batches[place]
+                copied.add(path)
+            position = step.staged_position if isinstance(step, CopyStep) else 0
+            if (step.staged_path, position) in known_batches:
+                known_batches[path, position] = known_batches[step.staged_path, position]
             step = replace(step, staged_path=path)
-        steps.append(step)
-    return replace(plan, steps=tuple(steps))
+        yield step
 
 
 def _plan(

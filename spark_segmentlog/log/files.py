@@ -616,6 +616,11 @@ def read_exactly(descriptor: int, position: int, length: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
+def read_into(descriptor: int, buffer: npt.NDArray[np.uint8], position: int) -> int:
+    """Read bytes of an open file to a buffer, once; the system may give fewer."""
+    return os.preadv(descriptor, [buffer.data], position)
+
+
 def fsync(descriptor: int) -> None:
     """Make a file's bytes and size last."""
     _sync(descriptor)

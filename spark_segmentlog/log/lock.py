@@ -35,7 +35,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
-from spark_segmentlog.errors import LogLockedError, LogPathNotFoundError, LogPermissionError
+from spark_segmentlog.errors import (
+    LogLockedError,
+    LogPathNotFoundError,
+    LogPermissionError,
+    UnsafeTargetError,
+)
 from spark_segmentlog.log import files
 
 BROKER_LOCK_FILE_NAME: Final = ".lock"
@@ -271,7 +276,7 @@ def _sign(descriptor: int) -> None:
 def _read_signature(path: str) -> str:
     """Read who holds the lock; only where this process does not, for the sake of record locks."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(200).strip() or "another writer"
-    except OSError:
+        text = files.read_plain_file(path)[:200].decode(errors="replace")
+        return text.strip() or "another writer"
+    except (OSError, UnsafeTargetError):
         return "another writer"

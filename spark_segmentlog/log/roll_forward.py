@@ -69,7 +69,9 @@ def write_journals(journals: Sequence[Journal]) -> None:
 def announce_decision(journals: Sequence[Journal]) -> None:
     """Tell every part that the commit is decided: each can be ended without the others now."""
     for journal in journals[1:]:
-        _write_journal(journal)
+        # A journal of the first format may need files of another directory: it stays as it is.
+        if all(os.path.dirname(it) == journal.log_directory for it in journal.staged_paths):
+            _write_journal(journal)
 
 
 def remove_journals(log_directories: Iterable[str]) -> None:

@@ -64,7 +64,7 @@ def find_staged(file: StagedFile) -> StagedPlace:
         It is missing, or has another size.
     """
     try:
-        descriptor = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = files.open_plain_file(file.path)
     except FileNotFoundError as error:
         raise StagingError(
             f"staged file is missing, of {file.size_bytes} bytes (file {file.path})"
@@ -73,7 +73,7 @@ def find_staged(file: StagedFile) -> StagedPlace:
         status = os.fstat(descriptor)
         first_header = files.read_exactly(descriptor, 0, RECORD_BATCH_HEADER.size)
     finally:
-        os.close(descriptor)
+        files.close(descriptor)
     if status.st_size != file.size_bytes:
         raise StagingError(
             f"staged file has {status.st_size} bytes, its task reported {file.size_bytes} "
@@ -143,11 +143,11 @@ def header_checksum_of(path: str, size_bytes: int) -> int:
     StagingError
         They are no record batches.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = files.open_plain_file(path)
     try:
         return _scan_pieces(descriptor, path, size_bytes).checksum()
     finally:
-        os.close(descriptor)
+        files.close(descriptor)
 
 
 def _read_headers(descriptor: int, file: StagedFile) -> StagedHeaders:
@@ -180,7 +180,7 @@ def _scan_pieces(descriptor: int, path: str, size_bytes: int) -> StagedHeaders:
     position = 0
     while position < size_bytes:
         piece = buffer[: min(len(buffer), size_bytes - position)]
-        count = os.preadv(descriptor, [piece.data], position)
+        count = files.read_into(descriptor, piece, position)
         table = scan_headers(buffer, 0, count, file_position=position)
         if len(table):
             tables.append(table)
