@@ -9,7 +9,8 @@ Bytes are cut off only when `truncate` says so: behind the last good batch of a 
 segment. Where good batches follow bad ones, or whole segments do, they go only with `delete_later`
 too: a broker would delete them without a word. Deleted segments are renamed to ``.deleted``, not
 removed, and so are producer snapshots from behind the new end: whoever appends there later must not
-find them.
+find them. A clean-shutdown mark over what is cut was wrong, and goes first; the bad bytes, which
+are why the rest is done, go last, so that a cut that was cut short is found and done again.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import numpy as np
 from spark_segmentlog.errors import UnsafeTargetError, describe_offsets
 from spark_segmentlog.log import files
 from spark_segmentlog.log.checkpoints import (
+    CLEAN_SHUTDOWN_MARK,
     PARTITION_METADATA,
     PartitionMetadata,
     format_partition_metadata,
@@ -46,6 +48,7 @@ from spark_segmentlog.log.producer_snapshot import ProducerState
 from spark_segmentlog.log.segment import Segment
 from spark_segmentlog.log.segment_files import (
     finish_replacement,
+    mark_files_behind_deleted,
     mark_segment_deleted,
     mark_snapshots_deleted,
     segment_path,
@@ -285,9 +288,13 @@ class _Mender:
                 is_cut = self._may_cut(takes_good=takes_good)
                 yield _cut_action(survey, takes_good=takes_good, is_done=is_cut)
                 if is_cut:
+                    _take_mark_away(log)
                     # Bad bytes are why the rest goes: they go last, so that whoever takes up a cut
                     # that was not ended finds them, and does all of it again.
                     yield from _delete(later)
+                    if survey.stop is not None:
+                        mark_files_behind_deleted(segment.directory, segment.base_offset)
+                        files.fsync_directory(segment.directory)
                     if segments[-1] in (segment, *later):
                         _end_snapshots(log, survey.valid_next_offset, producers.states or ())
                     rebuilt = self._rebuild(survey, known.aborted)
@@ -330,6 +337,15 @@ class _Mender:
         files.unlink(os.path.join(segment.directory, TAIL_FILE_NAME), missing_ok=True)
         files.fsync_directory(segment.directory)
         return _rebuild_action(survey, is_done=True, keeps_transactions=aborted is None)
+
+
+def _take_mark_away(log: PartitionLog) -> None:
+    """Take a clean-shutdown mark away for good: what is cut here was vouched for by it."""
+    log_directory = os.path.dirname(log.directory)
+    mark = os.path.join(log_directory, CLEAN_SHUTDOWN_MARK)
+    if os.path.lexists(mark):
+        files.unlink(mark, missing_ok=True)
+        files.fsync_directory(log_directory)
 
 
 def _has_good_behind(survey: SegmentSurvey) -> bool:

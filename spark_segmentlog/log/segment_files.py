@@ -106,6 +106,13 @@ def mark_segment_deleted(directory: str, base_offset: int) -> None:
     _rename_files(directory, base_offset, SEGMENT_SUFFIXES, "", DELETED_SUFFIX)
 
 
+def mark_files_behind_deleted(directory: str, base_offset: int) -> None:
+    """Rename what is left of segments behind this one to ``.deleted``: indexes without a log."""
+    found = {_plain_offset(name) for name in os.listdir(directory)}
+    for offset in sorted(it for it in found if it is not None and it > base_offset):
+        mark_segment_deleted(directory, offset)
+
+
 def mark_snapshots_deleted(directory: str, offsets: Iterable[int]) -> None:
     """Rename the producer snapshots at these offsets to ``.deleted``."""
     for offset in offsets:
