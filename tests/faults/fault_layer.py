@@ -94,6 +94,8 @@ class Faults:
                 if self._error_code == errno.ENOSPC:
                     _do_by_half(name, operation, arguments, keywords)
                 raise OSError(self._error_code, os.strerror(self._error_code), name)
+            if self._disk is not None:
+                self._disk.before(name, arguments)
             result = operation(*arguments, **keywords)
             if self._disk is not None:
                 self._disk.after(name, arguments, result)
@@ -135,6 +137,24 @@ class Disk:
                 path = os.path.join(folder, name)
                 self._keep(path)
                 self._synced_bytes[os.stat(path).st_ino] = Path(path).read_bytes()
+
+    def before(self, name: str, arguments: tuple[Any, ...]) -> None:
+        """Look at an operation that is about to be done."""
+
+    def synced_names(self, folder: str) -> dict[str, int]:
+        """Give the names of a folder that last."""
+        return self._synced_names.get(folder, {})
+
+    def has_synced_bytes(self, path: str) -> bool:
+        """Tell whether a file's bytes last."""
+        synced = self._synced_bytes.get(os.stat(path).st_ino, b"")
+        return synced == Path(path).read_bytes()
+
+    def lasts(self, path: str) -> bool:
+        """Tell whether a file lasts under its name, with its bytes."""
+        folder, name = os.path.split(path)
+        is_named = self.synced_names(folder).get(name) == os.stat(path).st_ino
+        return is_named and self.has_synced_bytes(path)
 
     def after(self, name: str, arguments: tuple[Any, ...], result: Any) -> None:
         """Take note of an operation that was done."""
