@@ -34,6 +34,7 @@ class FindingKind(StrEnum):
     TIME_INDEX = "time index"
     TRANSACTION_INDEX = "transaction index"
     MISSING_INDEX = "missing index"
+    PRODUCER_SNAPSHOT = "producer snapshot"
     # Of a log directory.
     OPEN_COMMIT = "open commit"
     STAGED_FILE = "staged file"
@@ -68,6 +69,7 @@ class Severity(StrEnum):
 
 SEVERITIES: Final[Mapping[FindingKind, Severity]] = {
     FindingKind.MISSING_INDEX: Severity.HARMLESS,
+    FindingKind.PRODUCER_SNAPSHOT: Severity.HARMLESS,
     FindingKind.STAGED_FILE: Severity.HARMLESS,
     FindingKind.OPEN_COMMIT: Severity.STOP,
     FindingKind.META_PROPERTIES: Severity.STOP,

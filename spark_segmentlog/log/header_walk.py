@@ -17,7 +17,8 @@ neighbours: batches lie in the order of their offsets, within those of their seg
 left logs in which offsets dip: some are met again. A batch whose offsets were all met before, or
 whose first ones were, is such a repetition, and a consumer gets each offset once, the first that it
 meets. But where offsets are missing in front of the batch that is repeated, or behind the one that
-repeats, no old broker is the cause: that batch is misplaced, which is bad bytes.
+repeats, no old broker is the cause: that batch is misplaced, which is bad bytes. So is one below
+the segment's name that no batch of the segment stands in front of.
 """
 
 from __future__ import annotations
@@ -331,6 +332,9 @@ class HeaderWalk:
             # What is kept in memory from here on is judged next.
             self._kept_bytes = table.end_position - self.file_position
             return _cut(table, row, StopReason.FULL)
+        if int(table.last_offset[0]) < self.segment.base_offset == self.next_offset:
+            reason = f"{_offsets(table, 0)}, the segment starts at {self.segment.base_offset}"
+            return self._before_misplaced(table, _Misplaced(row=0, reason=reason))
         if self._last_span is not None and not has_good_checksum(self._file, *self._last_span):
             return self._without_last_claim(table)
         misplaced = self._misplaced_repetition(table)
@@ -565,7 +569,7 @@ class HeaderWalk:
         row = int(np.searchsorted(table.position, position))
         start = int(table.last_offset[row - 1]) + 1 if row else self._offset_before
         if row + 1 < len(table):
-            return start, int(table.base_offset[row + 1])
+            return start, self._exact_offsets(table, row + 1)[0]
         end = int(table.position[row] + table.size_bytes[row])
         found = end if end < self._file.size() and self.follows_plausibly(end) else -1
         return start, self._first_offset_at(found)
@@ -631,7 +635,10 @@ class HeaderWalk:
         if position < 0:
             return self.segment.end_offset_bound
         span = read_entry_span(self._file, position)
-        return None if span is None else span.first_known_offset
+        if span is not None:
+            return span.first_known_offset
+        is_end = is_zero_from(self._file, position, np.empty(PROBE_BYTES, np.uint8))
+        return self.segment.end_offset_bound if is_end else None
 
     def _find_next(self, position: int) -> int:
         """Find the next good batch; the window is wider in a second pass, for larger batches."""

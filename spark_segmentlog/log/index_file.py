@@ -58,6 +58,14 @@ class IndexFile(Closing):
                 unused = middle
         return used
 
+    @property
+    def stray_bytes(self) -> int:
+        """Bytes of part of an entry, right behind the last one that is whole."""
+        if self._file is None:
+            return 0
+        slots, stray_bytes = divmod(self._file.size(), self.entry.itemsize)
+        return stray_bytes if self.entries_count == slots else 0
+
     def entries(self) -> npt.NDArray[np.void]:
         """Read all entries, without the zeros behind them; fields as in the file."""
         return self._read(0, self.entries_count)

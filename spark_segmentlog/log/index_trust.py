@@ -91,13 +91,13 @@ def offset_beyond_end(
     with segment.offset_index() as index, segment.time_index() as times:
         last, last_time = index.last_entry(), times.last_entry()
         inside = index.lookup(next_offset - 1, below_position=end_position)
-        is_borne_out = inside is None or is_position(segment, file, inside)
-    if not is_borne_out:
+        inside_time = times.last_entry_below(next_offset)
+    if inside is not None and not is_position(segment, file, inside):
         return None
-    offsets = [
-        last.offset if last is not None and last.position >= end_position else -1,
-        last_time.offset if last_time is not None else -1,
-    ]
+    offsets = [last.offset if last is not None and last.position >= end_position else -1]
+    if last_time is not None and last_time.offset >= next_offset:
+        is_right = inside_time is None or is_largest_timestamp(segment, file, inside_time)
+        offsets.append(last_time.offset if is_right else -1)
     return max((offset for offset in offsets if next_offset <= offset < bound), default=None)
 
 

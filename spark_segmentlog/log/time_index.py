@@ -64,6 +64,13 @@ class TimeIndex(IndexFile):
             return None
         return self._entry(self.entries_count - 1)
 
+    def last_entry_below(self, offset: int) -> TimeEntry | None:
+        """Find the last entry whose offset lies below one; None where there is none."""
+        if self.entries_count == 0 or not self.is_well_formed():
+            return None
+        slot = self._last_slot("relative_offset", offset - self.base_offset - 1)
+        return None if slot < 0 else self._entry(slot)
+
     def lookup(self, timestamp_ms: int) -> TimeEntry | None:
         """Find the last entry below a timestamp; None where there is none.
 

@@ -18,13 +18,14 @@ there to the log's end are compared: what hides them may be a flipped bit in a h
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spark_segmentlog.errors import CrcMismatchError
+from spark_segmentlog.errors import CorruptRecordError, CrcMismatchError
 from spark_segmentlog.log.file_names import MAX_OFFSET
 from spark_segmentlog.log.header_walk import WRONG_CHECKSUM, HeaderWalk, Piece, ReadBuffer
 from spark_segmentlog.log.producer_tracker import ProducerTracker, Transaction
@@ -34,6 +35,8 @@ from spark_segmentlog.record.header_table import HeaderTable, check_crcs
 if TYPE_CHECKING:
     from spark_segmentlog.log.partition_log import PartitionLog
     from spark_segmentlog.log.segment import Segment
+
+_log = logging.getLogger(__name__)
 
 
 def transaction_tracker(log: PartitionLog) -> ProducerTracker:
@@ -292,11 +295,22 @@ class _Walk:
 
 
 def _check(log: PartitionLog, start_offset: int, end_offset: int) -> None:
-    """Compare the checksums of all batches in [start, end), where bad ones are an error."""
-    if log.skip_corrupt or not log.check_crcs:
+    """Compare the checksums of all batches in [start, end): a bad one is an error, or told."""
+    if not log.check_crcs:
         return
     buffer = ReadBuffer()
     for segment in log.segments_between(start_offset, end_offset):
         walk = _Walk(segment, buffer, end_offset, skip_corrupt=False, check_crcs=True)
-        for _ in walk.pieces(segment.position_for(start_offset)):
-            pass
+        try:
+            for _ in walk.pieces(segment.position_for(start_offset)):
+                pass
+        except CorruptRecordError as error:
+            if not log.skip_corrupt:
+                raise
+            _log.warning(
+                "committed rows from offset %d on are held back, the end of their transactions may "
+                "lie in bad bytes: %s",
+                start_offset,
+                error,
+            )
+            return

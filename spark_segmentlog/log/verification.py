@@ -31,6 +31,7 @@ from spark_segmentlog.log.commit_journal import read_open_commit
 from spark_segmentlog.log.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     TopicPartition,
@@ -51,6 +52,7 @@ from spark_segmentlog.log.partition_log import LostRange, PartitionLog, while_it
 from spark_segmentlog.log.path_resolver import log_directory_of
 from spark_segmentlog.log.preflight import CUTS_THE_LOG, surroundings, torn_segment
 from spark_segmentlog.log.producer_replay import ProducerReplay
+from spark_segmentlog.log.producer_snapshot import parse_producer_snapshot
 from spark_segmentlog.log.segment import ScanOptions, Segment, SegmentScanner
 from spark_segmentlog.log.segment_tail import MAX_RELATIVE_OFFSET
 from spark_segmentlog.log.staging import list_staged
@@ -87,7 +89,9 @@ class SegmentSurvey:
     torn : Finding or None
         The half batch that the file ends with.
     lost_to : int or None
-        An offset behind the last batch that the indexes name, where they are borne out.
+        An offset behind the last batch that the log is known to have had.
+    evidence : str
+        Why that is known.
     """
 
     segment: Segment
@@ -102,6 +106,7 @@ class SegmentSurvey:
     findings: tuple[Finding, ...] = ()
     torn: Finding | None = None
     lost_to: int | None = None
+    evidence: str = ""
 
     @property
     def valid_bytes(self) -> int:
@@ -132,7 +137,7 @@ class SegmentSurvey:
 
     @property
     def lost_range(self) -> tuple[int, int] | None:
-        """Offsets [start, end) behind the last batch that are gone, as the indexes tell."""
+        """Offsets [start, end) behind the last batch that are known to be gone."""
         if self.lost_to is None:
             return None
         bound = self.segment.end_offset_bound
@@ -143,8 +148,9 @@ class SegmentSurvey:
         return any(it.position <= position < it.position + it.length for it in self.corrupt)
 
     def is_missing(self, offset: int) -> bool:
-        """Tell whether an offset is one that bad bytes may have had."""
-        return any(
+        """Tell whether an offset is one that bad bytes, or what is gone behind them, had."""
+        is_cut = self.torn is not None or self.lost_to is not None
+        return (is_cut and offset >= self.next_offset) or any(
             it.start_offset <= offset and (it.end_offset is None or offset < it.end_offset)
             for it in self.corrupt
         )
@@ -233,6 +239,27 @@ def verify_partition(log: PartitionLog, *, deep: bool = False) -> Iterator[Findi
     yield from log.visit_segments(
         lambda segment, _: ((it, 0) for it in log.looked_at(segment, verify))
     )
+    yield from _check_snapshots(log)
+
+
+def _check_snapshots(log: PartitionLog) -> Iterator[Finding]:
+    """Find producer snapshots that do not hold together, or speak of what lies behind them."""
+    for offset in log.listing.snapshot_offsets.tolist():
+        path = f"{log.directory}/{segment_file_name(offset, SNAPSHOT_SUFFIX)}"
+        data = log.storage.read_file(path)
+        states = None if data is None else parse_producer_snapshot(data)
+        if data is None or (states is not None and all(it.last_offset < offset for it in states)):
+            continue
+        detail = (
+            "does not hold together" if states is None else "names offsets at or behind its own"
+        )
+        yield Finding(
+            kind=FindingKind.PRODUCER_SNAPSHOT,
+            path=path,
+            topic_partition=log.topic_partition,
+            detail=detail,
+            broker="a broker deletes it" if states is None else "",
+        )
 
 
 def _lost_segment(lost: LostRange, log: PartitionLog) -> Finding:
@@ -250,9 +277,9 @@ def _lost_segment(lost: LostRange, log: PartitionLog) -> Finding:
 def _verify_segment(
     log: PartitionLog, segment: Segment, producers: ProducerReplay, *, deep: bool
 ) -> list[Finding]:
-    survey = survey_segment(segment)
-    findings = [*survey.findings, *_bad_bytes(survey, log)]
-    if survey.torn is not None:
+    survey = _up_to_recovery_point(survey_segment(segment), log)
+    findings = [*survey.findings, *_bad_bytes(survey)]
+    if survey.torn is not None and survey.lost_to is None:
         findings.append(survey.torn)
     findings.extend(_check_reach(survey))
     known = known_aborts(survey, producers)
@@ -264,17 +291,32 @@ def _verify_segment(
     return findings
 
 
-def _bad_bytes(survey: SegmentSurvey, log: PartitionLog) -> Iterator[Finding]:
+def _bad_bytes(survey: SegmentSurvey) -> Iterator[Finding]:
     """Tell of bad and lost bytes, and where a broker's recovery would cut the log at the first."""
     segment = survey.segment
     is_recovered = segment.end_offset_bound is not None and not segment.is_index_trusted
     is_cut = is_recovered and survey.valid_bytes < survey.file_bytes
-    found = [*map(_corrupt, survey.corrupt), *_check_end(survey, log)]
+    found = [*map(_corrupt, _joined(survey.corrupt)), *_check_end(survey)]
     if is_cut and found:
         found[0] = replace(found[0], broker=CUTS_THE_LOG, refuses_writes=True)
     elif is_cut:
         yield torn_segment(segment, survey.valid_bytes)
     yield from found
+
+
+def _joined(ranges: Iterable[CorruptRange]) -> list[CorruptRange]:
+    """Join neighbouring bad bytes that may have had the same offsets: one fault made them."""
+    joined: list[CorruptRange] = []
+    for it in ranges:
+        before = joined[-1] if joined else it
+        is_next = before.position + before.length == it.position
+        is_open = before.end_offset is None or it.start_offset < before.end_offset
+        if is_next and is_open:
+            length = before.length + it.length
+            joined[-1] = replace(before, length=length, end_offset=it.end_offset)
+        else:
+            joined.append(it)
+    return joined
 
 
 def survey_segment(segment: Segment) -> SegmentSurvey:
@@ -354,6 +396,7 @@ class _Surveyor:
             findings=tuple(self._findings),
             torn=self._torn,
             lost_to=self._lost_to,
+            evidence="" if self._lost_to is None else f"its index names offset {self._lost_to}",
         )
 
 
@@ -403,21 +446,28 @@ def known_aborts(survey: SegmentSurvey, producers: ProducerReplay) -> KnownAbort
     return KnownAborts(aborted=aborted, next_offset=survey.next_offset, is_damaged=is_damaged)
 
 
-def _check_end(survey: SegmentSurvey, log: PartitionLog) -> Iterator[Finding]:
-    """Tell of offsets behind the last batch that the indexes or the recovery point know."""
-    evidence = f"its index names offset {survey.lost_to}"
-    lost_range = survey.lost_range
+def _up_to_recovery_point(survey: SegmentSurvey, log: PartitionLog) -> SegmentSurvey:
+    """Add what the recovery point tells of the end of a log: all below it was flushed."""
     points = log.state.recovery_points or {}
     recovery_point = points.get(log.topic_partition, 0)
     is_last = survey.segment.end_offset_bound is None and not any(
         lost.start_offset >= survey.next_offset for lost in log.lost_segments
     )
-    if lost_range is None and is_last and survey.is_whole and survey.next_offset < recovery_point:
-        evidence = f"the log's recovery point is {recovery_point}"
-        lost_range = survey.next_offset, recovery_point
-    if lost_range is None:
+    is_told = survey.lost_to is not None or not survey.is_whole
+    if is_told or not is_last or survey.next_offset >= recovery_point:
+        return survey
+    evidence = f"the log's recovery point is {recovery_point}"
+    return replace(survey, lost_to=recovery_point - 1, evidence=evidence)
+
+
+def _check_end(survey: SegmentSurvey) -> Iterator[Finding]:
+    """Tell of offsets behind the last batch that are known to be gone."""
+    lost_range = survey.lost_range
+    if lost_range is None or any(it.end_offset is None for it in survey.corrupt):
+        # Bad bytes up to the end may have had all of them.
         return
     start_offset, end_offset = lost_range
+    rest = "" if survey.torn is None else f", behind them {survey.torn.detail}"
     yield Finding(
         kind=FindingKind.LOST_OFFSETS,
         path=survey.segment.log_path,
@@ -425,7 +475,7 @@ def _check_end(survey: SegmentSurvey, log: PartitionLog) -> Iterator[Finding]:
         position=survey.end_position,
         start_offset=start_offset,
         end_offset=end_offset,
-        detail=f"the log's bytes end here, {evidence}",
+        detail=f"the log's bytes end here{rest}, {survey.evidence}",
     )
 
 
@@ -443,6 +493,10 @@ def _read_entries(
         )
         return None
     with open_index() as index:
+        if index.stray_bytes:
+            detail = f"{index.stray_bytes} bytes behind the last whole entry"
+            yield _index_finding(segment, kind, -1, detail)
+            return None
         if index.is_well_formed(whole=True):
             return index.entries()
     yield _index_finding(segment, kind, -1, "entries do not ascend")
@@ -468,8 +522,6 @@ def _check_offset_index(survey: SegmentSurvey) -> Iterator[Finding]:
         offset, position = int(offsets[slot]), int(positions[slot])
         if survey.is_bad_at(position) or survey.is_missing(offset):
             continue
-        if survey.lost_to is not None and offset >= survey.next_offset:
-            return
         reason = _offset_entry_fault(survey, offset, position, int(rows[slot]), int(ends[slot]))
         if reason:
             at = slot * entries.dtype.itemsize
@@ -509,9 +561,9 @@ def _check_time_index(survey: SegmentSurvey) -> Iterator[Finding]:
         row, timestamp = int(rows[slot]), int(entries["timestamp"][slot])
         entry = f"entry (timestamp {timestamp}, offset {offsets[slot]})"
         at = slot * entries.dtype.itemsize
+        if survey.is_missing(int(offsets[slot])):
+            continue
         if row >= len(maxima):
-            if survey.lost_to is not None or survey.is_missing(int(offsets[slot])):
-                return
             reason = f"{entry} lies behind the last batch"
             yield _index_finding(segment, FindingKind.TIME_INDEX, at, reason)
         elif int(maxima[row]) != timestamp and not _may_be_of_bad_batch(

@@ -207,10 +207,14 @@ def _check_log_end(log: PartitionLog, offset_range: OffsetRange, options: ReadOp
     DataLossError
         There are some, and neither ``failOnDataLoss`` nor ``mode`` says to leave them out.
     """
-    if len(log.base_offsets) and offset_range.end_offset <= int(log.base_offsets[-1]):
+    end_offset = offset_range.end_offset
+    if options.is_read_committed and end_offset == log.last_stable_offset():
+        # What holds rows back may be that the end of their transaction is gone.
+        end_offset = log.log_end_offset
+    if len(log.base_offsets) and end_offset < int(log.base_offsets[-1]):
         return
     lost = log.lost_at_end
-    if lost is None or offset_range.end_offset < lost[0]:
+    if lost is None or end_offset < lost[0]:
         return
     _tell_lost(log, *lost, f"the log ends below its recovery point {lost[1]}", options)
 
