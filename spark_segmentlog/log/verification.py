@@ -282,12 +282,13 @@ def _verify_segment(
     if survey.torn is not None and survey.lost_to is None:
         findings.append(survey.torn)
     findings.extend(_check_reach(survey))
+    undecoded = _decode_all(survey) if deep else []
+    findings.extend(map(_corrupt, undecoded))
     known = known_aborts(survey, producers)
-    findings.extend(check_indexes(log, survey, known))
+    bad = replace(survey, corrupt=(*survey.corrupt, *undecoded))
+    findings.extend(check_indexes(log, bad, known))
     if known.is_damaged:
         producers.lose_track(segment)
-    if deep:
-        findings.extend(_decode_all(survey))
     return findings
 
 
@@ -311,7 +312,7 @@ def _joined(ranges: Iterable[CorruptRange]) -> list[CorruptRange]:
         before = joined[-1] if joined else it
         is_next = before.position + before.length == it.position
         is_open = before.end_offset is None or it.start_offset < before.end_offset
-        if is_next and is_open:
+        if is_next and (is_open or it.start_offset == before.start_offset):
             length = before.length + it.length
             joined[-1] = replace(before, length=length, end_offset=it.end_offset)
         else:
@@ -603,8 +604,8 @@ def _check_reach(survey: SegmentSurvey) -> Iterator[Finding]:
         )
 
 
-def _decode_all(survey: SegmentSurvey) -> Iterator[Finding]:
-    """Decode every record; tells of batches that are bad, though their checksums are right."""
+def _decode_all(survey: SegmentSurvey) -> list[CorruptRange]:
+    """Decode every record; gives the batches that are bad, though their checksums are right."""
     segment = survey.segment
     found: list[CorruptRange] = []
     scanner = SegmentScanner(
@@ -615,7 +616,7 @@ def _decode_all(survey: SegmentSurvey) -> Iterator[Finding]:
     for _ in scanner.scan(segment):
         pass
     known = {it.position for it in survey.corrupt}
-    yield from (_corrupt(it) for it in found if it.position not in known)
+    return [it for it in found if it.position not in known]
 
 
 def _verify_log_directory(log_directory: str) -> Iterator[Finding]:

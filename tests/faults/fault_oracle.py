@@ -292,6 +292,8 @@ def _ending(name: str) -> str:
 
 
 def _unknowable_of_log(original: Original, fault: Fault) -> str:
+    if fault.damage is not Damage.WRITE and not len(original.tables[fault.path]):
+        return "an empty log that is gone has taken nothing along"
     if fault.damage is Damage.WRITE:
         return "no batch names its partition, and all of those are good"
     if fault.kind == "flip leader epoch":
