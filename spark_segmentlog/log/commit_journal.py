@@ -688,15 +688,9 @@ def _participants(found: list[Any]) -> tuple[Participant, ...]:
     if not found:
         raise ValueError("no log directory takes part")
     return tuple(
-        Participant(directory_id=_optional_text(directory_id), place=_place(place))
+        Participant(directory_id=_optional_text(directory_id), place=_text(place))
         for directory_id, place in found
     )
-
-
-def _place(value: Any) -> str:
-    if "\0" in _text(value):
-        raise ValueError("a place with a zero byte")
-    return _text(value)
 
 
 def _topic_partition(topic: Any, partition: Any) -> TopicPartition:
@@ -727,6 +721,9 @@ def _integer(value: Any, *, least: int = 0, most: int = MAX_OFFSET) -> int:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r:.100} is no text")
+    # Surrogates and zero bytes have no place in a path; encoding refuses the former.
+    if b"\0" in value.encode():
+        raise ValueError(f"{value!r:.100} has a zero byte")
     return value
 
 

@@ -3,6 +3,7 @@ is touched, and only errors of this library are raised."""
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import random
@@ -254,7 +255,7 @@ def _mutate_field(fields: Any, chance: random.Random) -> None:
         elif isinstance(node, dict) and chance.random() < 0.1:
             del node[key]
         else:
-            node[key] = chance.choice(NASTY)
+            node[key] = copy.deepcopy(chance.choice(NASTY))
         return
 
 
