@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from spark_segmentlog.errors import CorruptRecordError, InvalidBatchError
-from spark_segmentlog.log.files import ZERO_CHECK_BYTES, LogFile, is_zero_from
 from spark_segmentlog.log.header_walk import HeaderWalk, Piece, ReadBuffer
 from spark_segmentlog.log.producer_tracker import ProducerTracker, Transaction
 from spark_segmentlog.log.segment import Segment
@@ -77,23 +76,29 @@ class ProducerSurvey:
             walk = HeaderWalk(segment, file, 0, buffer, False, None)
             for piece in walk.pieces():
                 measures.take(piece.table)
-                ended = self._take(piece, segment, file)
+                ended = self._take(piece, walk)
                 self.aborted += [it.as_aborted() for it in ended if it.is_aborted]
             if segment.end_offset_bound is not None:
                 check_whole(segment, walk, file.size(), self.next_offset)
         self.segments.append(measures.of(segment.base_offset))
 
-    def _take(self, piece: Piece, segment: Segment, file: LogFile) -> list[Transaction]:
+    def _take(self, piece: Piece, walk: HeaderWalk) -> list[Transaction]:
+        source = walk.segment.log_path
+        last = len(piece.table) - 1
         try:
-            return self.producers.take(piece, segment.log_path)
+            return self.producers.take(piece, source)
         except CorruptRecordError as error:
-            if not _is_torn_end(segment, file, error):
+            if error.position != int(piece.table.position[last]):
                 raise
-        whole = piece.table.select(np.arange(len(piece.table) - 1))
+            # The check reads into the same memory.
+            bytes_of_all = piece.buffer.copy()
+            if not walk.is_torn_end(piece.table.select(np.array([last]))):
+                raise
+        whole = piece.table.select(np.arange(last))
         if len(whole) == 0:
             return []
         return self.producers.take(
-            Piece(whole, piece.buffer, piece.file_position, piece.floor), segment.log_path
+            Piece(whole, bytes_of_all, piece.file_position, piece.floor), source
         )
 
 
@@ -115,16 +120,6 @@ def survey_producers(segments: Sequence[Segment]) -> ProducerSurvey:
     for segment in segments:
         survey.follow(segment, buffer)
     return survey
-
-
-def _is_torn_end(segment: Segment, file: LogFile, error: CorruptRecordError) -> bool:
-    """Tell whether a bad marker is the half-written last batch of a log: then it is no marker."""
-    end = error.position + error.length
-    return (
-        segment.end_offset_bound is None
-        and error.length > 0
-        and is_zero_from(file, end, np.empty(ZERO_CHECK_BYTES, np.uint8))
-    )
 
 
 def check_whole(segment: Segment, walk: HeaderWalk, size_bytes: int, next_offset: int) -> None:

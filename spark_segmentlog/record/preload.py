@@ -38,6 +38,10 @@ def _load(dispatcher: Any) -> int:
         for signature, _, _ in dispatcher._cache._cache_file._load_index():
             compiled = dispatcher._cache.load_overload(signature, cpu_target.target_context)
             if compiled is not None and signature not in dispatcher.overloads:
+                # Without this, a kernel that is compiled later cannot call this one.
+                cpu_target.target_context.insert_user_function(
+                    compiled.entry_point, compiled.fndesc, [compiled.library]
+                )
                 dispatcher.add_overload(compiled)
                 loaded += 1
     except _CACHE_ERRORS as error:

@@ -24,7 +24,7 @@ from tests.log.cleaning_support import NOW_MS, PARTITION, build, plain_batches
 from tests.log.transaction_batches import data, marker
 
 
-def survey(directory: Path) -> ProducerSurvey:
+def survey(directory: Path, recovery_point: int | None = None) -> ProducerSurvey:
     found = list_segment_files(str(directory))
     bounds = [*(it.base_offset for it in found[1:]), None]
     return survey_producers(
@@ -34,6 +34,7 @@ def survey(directory: Path) -> ProducerSurvey:
                 directory=str(directory),
                 base_offset=it.base_offset,
                 end_offset_bound=bound,
+                recovery_point=recovery_point,
             )
             for it, bound in zip(found, bounds, strict=True)
         ]
@@ -100,8 +101,11 @@ def test_a_half_written_marker_at_the_end_ends_nothing(tmp_path: Path) -> None:
     torn = bytearray(marker(COMMIT, 1, 1))
     torn[-4:] = bytes(4)
     torn[-8] ^= 0xFF
-    found = survey_of(tmp_path, data(1, 0), bytes(torn))
-    assert found.producers.last_stable_offset == 0
+    directory = build(tmp_path, [[data(1, 0), bytes(torn)]])
+    assert survey(directory, recovery_point=0).producers.last_stable_offset == 0
+    for recovery_point in (None, 2):
+        with pytest.raises(CrcMismatchError):
+            survey(directory, recovery_point)
     with pytest.raises(CrcMismatchError):
         survey_of(tmp_path / "other", data(1, 0), bytes(torn), data(1, 2))
 
