@@ -454,6 +454,9 @@ def _up_to_recovery_point(survey: SegmentSurvey, log: PartitionLog) -> SegmentSu
     is_last = survey.segment.end_offset_bound is None and not any(
         lost.start_offset >= survey.next_offset for lost in log.lost_segments
     )
+    if is_last and survey.lost_to is not None and 0 < recovery_point <= survey.lost_to:
+        # What a clean stop flushed ends there: an index that names more is wrong.
+        survey = replace(survey, lost_to=None)
     is_told = survey.lost_to is not None or not survey.is_whole
     if is_told or not is_last or survey.next_offset >= recovery_point:
         return survey
