@@ -273,3 +273,23 @@ def test_no_index_changes_what_is_read(data, log, is_clean):
             return
         found = {it.path for it in verify(temporary) if it.kind is FindingKind.TIME_INDEX}
         assert found
+
+
+@settings(max_examples=20)
+@given(st.integers(1, 9), st.booleans())
+def test_an_entry_that_points_at_a_forged_batch_is_not_believed(base_offset, is_clean):
+    """What the search above meets seldom: an entry that is right about a batch in a value."""
+    forged = v2_batch([RecordSpec(value=b"forged")] * 3, base_offset=base_offset)
+    first = v2_batch([RecordSpec(value=forged)], base_offset=0)
+    second = v2_batch([RecordSpec(value=b"x")] * 3, base_offset=1)
+    index = OFFSET_POSITION.pack(base_offset + 2, first.index(forged))
+    with tempfile.TemporaryDirectory() as temporary:
+        builder = LogBuilder(temporary)
+        builder.partition("t", 0, [SegmentSpec([first, second], base_offset=0, index=index)])
+        if is_clean:
+            builder.clean_shutdown()
+        log = open_one(builder.path)
+        assert log.log_end_offset == 4
+        for start in range(5):
+            found = column(log.scan(options=scan_options(start=start)), "offset")
+            assert found == list(range(start, 4))
