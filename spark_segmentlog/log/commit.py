@@ -376,6 +376,7 @@ def _plan(
         request.layout.log_directories,
         new_partition_count=request.layout.new_partition_count,
         allow_unsafe=request.layout.allow_unsafe,
+        may_grow=request.layout.may_grow,
     )
     states = {path: LogDirectoryState.read(path) for path in layout.log_directories}
     extents = _extents_by_partition(request, places)
@@ -412,11 +413,11 @@ def _touched(
     for topic in {*request.topics, *(partition.topic for partition in extents)}:
         layout.check_topic(topic)
         existing = layout.partitions.get(topic)
-        if not existing:
-            named = [it.partition + 1 for it in extents if it.topic == topic]
+        named = [it.partition + 1 for it in extents if it.topic == topic]
+        if not existing or (layout.may_grow and max(named, default=0) > max(existing) + 1):
             count = max(layout.partition_count(topic), *named, 0)
             touched.update(TopicPartition(topic, partition) for partition in range(count))
-        elif request.overwrite:
+        if existing and request.overwrite:
             touched.update(TopicPartition(topic, partition) for partition in existing)
     return sorted(touched)
 

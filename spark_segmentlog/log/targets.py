@@ -66,6 +66,9 @@ class TargetLayout:
         That the directories belong to; None where they belong to none.
     allow_unsafe : bool
         Writes what a broker would punish; topics that it keeps for itself are refused still.
+    may_grow : bool
+        Whether rows may name partitions that a topic of no cluster does not have yet. Those of a
+        stream come micro-batch by micro-batch, and none tells what later ones name.
     """
 
     log_directories: tuple[str, ...]
@@ -74,6 +77,7 @@ class TargetLayout:
     new_partition_count: int
     cluster: Cluster | None = field(default=None)
     allow_unsafe: bool = False
+    may_grow: bool = False
 
     @property
     def cluster_topics(self) -> Mapping[str, ClusterTopic] | None:
@@ -101,7 +105,7 @@ class TargetLayout:
         A topic that does not exist yet gets as many as rows name.
         """
         is_known = self.cluster_topics is not None and topic in self.cluster_topics
-        if is_known or self.partitions.get(topic):
+        if is_known or (self.partitions.get(topic) and not self.may_grow):
             return self.partition_count(topic)
         return max(self.new_partition_count, MAX_NAMED_PARTITIONS)
 
@@ -118,7 +122,10 @@ class TargetLayout:
             The topic has other partitions, not this one.
         """
         existing = self.partitions.get(topic_partition.topic)
-        if not existing and (self.cluster_topics is None or self.allow_unsafe):
+        is_there = bool(existing) and (
+            not self.may_grow or topic_partition.partition in (existing or {})
+        )
+        if not is_there and (self.cluster_topics is None or self.allow_unsafe):
             return self.log_directories[self._new_slot(topic_partition)]
         slot = (existing or {}).get(topic_partition.partition)
         if slot is None:
@@ -215,7 +222,11 @@ class TargetLayout:
 
 
 def read_target_layout(
-    paths: Sequence[str], *, new_partition_count: int = 1, allow_unsafe: bool = False
+    paths: Sequence[str],
+    *,
+    new_partition_count: int = 1,
+    allow_unsafe: bool = False,
+    may_grow: bool = False,
 ) -> TargetLayout:
     """Look at the log directories of a write.
 
@@ -246,6 +257,7 @@ def read_target_layout(
         new_partition_count=new_partition_count,
         cluster=cluster,
         allow_unsafe=allow_unsafe,
+        may_grow=may_grow,
     )
 
 

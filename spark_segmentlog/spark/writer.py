@@ -141,7 +141,7 @@ class SegmentLogStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         parsed = parse_write_options(options, streaming=True)
         _warn_ignored_once(parsed)
-        self._plan = plan_write(parsed, schema)
+        self._plan = plan_write(parsed, schema, may_grow=True)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Stage the rows of one task."""
@@ -179,7 +179,7 @@ class SegmentLogStreamWriter(DataSourceStreamArrowWriter):
         discard_write(self._plan.layout.log_directories, write_ids)
 
 
-def plan_write(options: WriteOptions, schema: StructType) -> WritePlan:
+def plan_write(options: WriteOptions, schema: StructType, *, may_grow: bool = False) -> WritePlan:
     """Check all that can be checked before a row is there; on the driver.
 
     Log directories that are not there are made. That no broker holds them is seen before tasks
@@ -194,7 +194,9 @@ def plan_write(options: WriteOptions, schema: StructType) -> WritePlan:
     paths = [local_path(path) for path in options.paths]
     make_log_directories(paths)
     with writing(paths, timeout_ms=options.lock_timeout_ms):
-        layout = read_target_layout(paths, new_partition_count=options.num_partitions)
+        layout = read_target_layout(
+            paths, new_partition_count=options.num_partitions, may_grow=may_grow
+        )
         states = {path: LogDirectoryState.read(path) for path in layout.log_directories}
     for topic in _named_topics(options):
         layout.check_topic(topic)
