@@ -308,12 +308,12 @@ def _bad_bytes(survey: SegmentSurvey) -> Iterator[Finding]:
 def _joined(ranges: Iterable[CorruptRange]) -> list[CorruptRange]:
     """Join neighbouring bad bytes that may have had the same offsets: one fault made them."""
     joined: list[CorruptRange] = []
-    for it in ranges:
+    for it in sorted(ranges, key=lambda it: it.position):
         before = joined[-1] if joined else it
-        is_next = before.position + before.length == it.position
+        is_next = bool(joined) and it.position <= before.position + before.length
         is_open = before.end_offset is None or it.start_offset < before.end_offset
         if is_next and (is_open or it.start_offset == before.start_offset):
-            length = before.length + it.length
+            length = max(before.length, it.position + it.length - before.position)
             joined[-1] = replace(before, length=length, end_offset=it.end_offset)
         else:
             joined.append(it)
