@@ -58,7 +58,7 @@ interop: install ## tests against a real Kafka broker (fetches its jars once)
 faults: install ## crash, fault and fuzz suites, and every property test with thousands of examples
 	-$(PY) -m pip install -q --disable-pip-version-check -e '.[fuzz]'
 	SEGMENTLOG_EXAMPLES_FACTOR=$${SEGMENTLOG_EXAMPLES_FACTOR:-50} \
-	$(PY) -m pytest -q -m "faults or hypothesis" --timeout 7200 $(FAULTS)
+	$(PY) -m pytest -q -m "faults or hypothesis" --timeout 7200 $(FAULTS_ARGS) $(FAULTS)
 
 .PHONY: bench
 bench: install ## measure the ratios of the README's table
