@@ -132,6 +132,7 @@ class Reads:
         assert not any(it["isActive"] for it in rows[:-1])
 
 
+READS = int(os.environ.get("BESIDE_CLEANER_READS", "1000"))
 EACH_ROUND = ("rows", "rows_that_age", "stream")
 IN_TURN = ("batches", "segments", "ls", "dump", "verify", "recover")
 
@@ -140,7 +141,7 @@ IN_TURN = ("batches", "segments", "ls", "dump", "verify", "recover")
     "rounds",
     [
         pytest.param(len(IN_TURN), id="few"),
-        pytest.param(1000, id="many", marks=[pytest.mark.faults, pytest.mark.timeout(3600)]),
+        pytest.param(READS, id="many", marks=[pytest.mark.faults, pytest.mark.timeout(3600)]),
     ],
 )
 def test_every_read_beside_a_cleaner_is_whole(
