@@ -383,13 +383,7 @@ class HeaderWalk:
         last = int(table.last_offset[0])
         end = int(table.position[0] + table.size_bytes[0])
         expected = max(self.next_offset, last + 1)
-        behind = read_entry_span(self._file, end)
-        if behind is not None:
-            follows = behind.first_known_offset
-        elif end >= self._file.size():
-            follows = self.segment.end_offset_bound
-        else:
-            return None
+        follows = self._exact_first_offset_at(end)
         if follows is None or follows <= expected:
             return None
         return _Misplaced(
@@ -397,6 +391,42 @@ class HeaderWalk:
             reason=f"offsets {table.base_offset[0]} to {last} again, between offset "
             f"{self.next_offset - 1} and offset {follows}",
         )
+
+    def check_wrapper(self, table: HeaderTable, row: int, first: int, last: int) -> None:
+        """Check the offsets of a wrapper that only its messages tell, by the entry behind it.
+
+        Raises
+        ------
+        InvalidBatchError
+            The wrapper is misplaced.
+        """
+        expected, claimed = int(table.base_offset[row]), int(table.last_offset[row])
+        position, size_bytes = int(table.position[row]), int(table.size_bytes[row])
+        follows = self._exact_first_offset_at(position + size_bytes)
+        if follows is None:
+            return
+        is_too_high = (first > expected or last < claimed) and follows <= claimed
+        is_too_low = first < expected and follows > claimed + 1
+        if is_too_high or is_too_low:
+            raise InvalidBatchError(
+                f"wrapper of offset {claimed} around offsets {first} to {last}, between offset "
+                f"{expected - 1} and offset {follows}",
+                source=self.segment.log_path,
+                position=position,
+                base_offset=claimed,
+                length=size_bytes,
+            )
+
+    def _exact_first_offset_at(self, position: int) -> int | None:
+        """Read the first offset of the entry at a position, that of a wrapper from its messages."""
+        span = read_entry_span(self._file, position)
+        if span is None or not span.is_wrapper or span.size_bytes > LARGE_BATCH_BYTES:
+            return self._first_offset_at(position)
+        data = self._file.read_at(position, span.size_bytes)
+        try:
+            return next(iterate_messages(data, check_crcs=False)).offset
+        except CorruptRecordError:
+            return None
 
     def _before_misplaced(self, table: HeaderTable, misplaced: _Misplaced) -> HeaderTable:
         cut = _cut(table, misplaced.row, StopReason.INVALID)

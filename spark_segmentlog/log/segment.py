@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 import numpy as np
@@ -528,6 +528,7 @@ class SegmentScanner:
                     selected,
                     file_position=piece.file_position,
                     min_offset=piece.floor,
+                    check_wrapper=partial(walk.check_wrapper, table),
                 )
             except CorruptRecordError as error:
                 if not self.options.skip_corrupt:

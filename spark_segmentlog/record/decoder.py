@@ -55,6 +55,10 @@ _MAX_GROUP_ROWS = 1024
 _NO_SPANS: Int64s = np.empty((0, 2), np.int64)
 
 
+# Told the row of a header table, the first and the last offset of a wrapper.
+CheckWrapper = Callable[[int, int, int], None]
+
+
 @dataclass(frozen=True, slots=True)
 class _Input:
     """What one call of `decode` works on."""
@@ -129,6 +133,7 @@ class RecordDecoder:
         settings[kernels.MAX_BYTES] = max_bytes
         settings[kernels.CHECK_CRCS] = check_crcs
         settings[kernels.VALIDATE_FIRST] = validate_first
+        self._check_wrapper: CheckWrapper | None = None
         self._start_offset = int(settings[kernels.START_OFFSET])
         self._settings = settings
         # For bytes whose checksum was compared before they were decompressed.
@@ -157,6 +162,7 @@ class RecordDecoder:
         *,
         file_position: int,
         min_offset: int = 0,
+        check_wrapper: CheckWrapper | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Decode rows of a header table; what does not fill an Arrow batch waits for more.
 
@@ -172,6 +178,9 @@ class RecordDecoder:
             Position in the file of ``buffer[0]``.
         min_offset : int
             Records below it are left out, beside those that the filter leaves out.
+        check_wrapper : callable, optional
+            Told the row, first and last offset of a wrapper whose messages have other offsets than
+            its header makes one expect, before they are decoded; may raise.
 
         Raises
         ------
@@ -182,6 +191,7 @@ class RecordDecoder:
             When a timestamp cannot be held by Spark, and that column is asked for.
         """
         start_offset = max(self._start_offset, min_offset)
+        self._check_wrapper = check_wrapper
         self._settings[kernels.START_OFFSET] = start_offset
         self._checked_settings[kernels.START_OFFSET] = start_offset
         flat = flat_bytes(buffer)
@@ -362,6 +372,8 @@ class RecordDecoder:
             try:
                 wrapper = self._unwrap(source, row)
                 wrapper.check(check_crcs=self._check_crcs)
+                if self._check_wrapper is not None and not wrapper.is_as_expected:
+                    self._check_wrapper(row, wrapper.first_offset, wrapper.last_offset)
                 for messages in wrapper.messages():
                     step = self._message_step(wrapper.data, messages, self._checked_settings)
                     yield from self._drive(step, source, np.full(len(messages), row))

@@ -65,10 +65,17 @@ class OpenWrapper:
         The wrapper's row of its header table.
     window : BlockWindow
         On its messages.
+
+    Attributes
+    ----------
+    first_offset, last_offset : int
+        Of its messages, known once they were checked.
     """
 
     header: Int64s
     window: BlockWindow
+    first_offset: int = -1
+    last_offset: int = -1
     _only: HeaderTable | None = None
     _base_offset: int = 0
 
@@ -86,10 +93,11 @@ class OpenWrapper:
             Where the block or a message is bad.
         """
         magic = int(self.header[kernels.MAGIC])
-        largest, last = -1, -1
+        first, largest, last = -1, -1, -1
         for piece in self._pieces():
             if not kernels.inner_entries_are_good(self.data, piece.entries, magic, check_crcs):
                 raise BlockError("a message that is bad")
+            first = int(piece.last_offset[0]) if first < 0 else first
             last = int(piece.last_offset[-1])
             largest = max(largest, int(piece.last_offset.max()))
         wrapper_offset = int(self.header[kernels.LAST_OFFSET])
@@ -98,6 +106,14 @@ class OpenWrapper:
             raise BlockError("no messages, or more than their offset allows")
         if not is_offset_in_wrapper(self._base_offset + largest, wrapper_offset):
             raise BlockError("a message beyond its wrapper")
+        self.first_offset = self._base_offset + first
+        self.last_offset = self._base_offset + last
+
+    @property
+    def is_as_expected(self) -> bool:
+        """Whether its messages have the offsets that its header makes one expect."""
+        expected = (self.header[kernels.BASE_OFFSET], self.header[kernels.LAST_OFFSET])
+        return (self.first_offset, self.last_offset) == expected
 
     def messages(self) -> Iterator[Int64s]:
         """List the messages, piece by piece, with offsets and times as the wrapper makes them.

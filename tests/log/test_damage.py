@@ -308,6 +308,30 @@ def test_a_wrapper_of_offset_0_counts_up_from_0(tmp_path: Path) -> None:
     assert offsets(tmp_path, starting_offsets={"t": {"0": 2}}) == [2]
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("row", [1, 2])
+@pytest.mark.parametrize("offset", range(5, 40))
+def test_a_wrapper_of_another_offset_moves_no_row(
+    tmp_path: Path, magic: int, row: int, offset: int
+) -> None:
+    records = [RecordSpec(value=b"v") for _ in range(10)]
+    data = [
+        legacy_message_set(magic, records, base_offset=10 * index, codec="gzip")
+        for index in range(4)
+    ]
+    LogBuilder(tmp_path).partition("t", 0, [SegmentSpec(data, base_offset=0), [batch(40, 5)]])
+    path = tmp_path / ZERO_LOG
+    put(path, sum(map(len, data[:row])), struct.pack(">q", offset))
+    whole = list(range(45))
+    if offset == 10 * row + 9:
+        assert offsets(tmp_path) == whole
+        return
+    with pytest.raises(CorruptRecordError):
+        offsets(tmp_path)
+    kept = offsets(tmp_path, mode="DROPMALFORMED")
+    assert set(whole[: 10 * row] + whole[10 * row + 20 :]) <= set(kept) <= set(whole)
+
+
 # Offsets that are met again
 
 
