@@ -126,8 +126,14 @@ class Segment:
 
     @property
     def offset_limit(self) -> int:
-        """Offset that no record of the segment reaches: the next segment's, if there is one."""
-        return MAX_OFFSET if self.end_offset_bound is None else self.end_offset_bound
+        """Offset that no record of the segment reaches: the next segment's, if there is one.
+
+        One that is taking the place of several may stand beside those that it replaces.
+        """
+        is_replacing = self.suffix == file_names.SWAP_SUFFIX
+        return (
+            MAX_OFFSET if self.end_offset_bound is None or is_replacing else self.end_offset_bound
+        )
 
     @property
     def log_path(self) -> str:

@@ -278,6 +278,12 @@ def test_a_flipped_base_offset_drops_no_row_silently(tmp_path: Path, bit: int, r
     assert (finding.position, finding.start_offset, finding.end_offset) == (position, start, end)
 
 
+def test_a_segment_that_replaces_others_may_reach_into_them(tmp_path: Path) -> None:
+    merged = SegmentSpec([batch(0, 2), batch(2, 2)], suffix=".swap")
+    LogBuilder(tmp_path).partition("t", 0, [merged, [batch(2, 2)], [batch(4, 2)]])
+    assert offsets(tmp_path) == [0, 1, 2, 3, 4, 5]
+
+
 def test_a_batch_far_above_its_segment_is_an_error_that_names_it(tmp_path: Path) -> None:
     data = [batch(0, 10), batch(2**40, 10)]
     LogBuilder(tmp_path).partition("t", 0, [SegmentSpec(data, index=False, time_index=False)])
