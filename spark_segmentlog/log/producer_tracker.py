@@ -28,11 +28,12 @@ from spark_segmentlog.errors import CorruptRecordError, InvalidRecordError
 from spark_segmentlog.log.header_walk import Piece
 from spark_segmentlog.log.producer_snapshot import NO_TRANSACTION, ProducerState
 from spark_segmentlog.log.transaction_index import AbortedTransaction
+from spark_segmentlog.record import kernels
 from spark_segmentlog.record._types import Bools, Int64s
 from spark_segmentlog.record.batch import iterate_records
 from spark_segmentlog.record.control import ControlRecordType, parse_control_record
 from spark_segmentlog.record.header_table import HeaderTable, check_crcs
-from spark_segmentlog.record.layout import MAGIC_V2, NO_TIMESTAMP, RECORDS_OFFSET
+from spark_segmentlog.record.layout import NO_TIMESTAMP, RECORDS_OFFSET
 
 NO_OFFSET: Final = -1
 _MAX_SEQUENCE: Final = 2**31 - 1
@@ -53,7 +54,6 @@ _USUAL_MARKER: Final = np.dtype(
 )
 _KEY_LENGTH: Final = 2 * 4
 _VALUE_LENGTH: Final = 2 * 6
-_FEW_PRODUCERS: Final = 16
 ABORT: Final = int(ControlRecordType.ABORT)
 COMMIT: Final = int(ControlRecordType.COMMIT)
 
@@ -247,10 +247,16 @@ class ProducerTracker:
         """
         table = piece.table
         self.next_offset = max(self.next_offset, int(table.last_offset[-1]) + 1)
-        rows = self._rows(piece, from_offset)
-        if len(rows) == 0:
+        chosen = np.empty(len(table), np.bool_)
+        count = kernels.choose_producers(
+            table.entries, self._transactions_only, piece.floor, from_offset, chosen
+        )
+        if count and self._skip_corrupt and self._check_crcs:
+            chosen[chosen] = _good(piece, np.flatnonzero(chosen))
+            count = int(np.count_nonzero(chosen))
+        if count == 0:
             return []
-        runs = _Runs(table, rows)
+        runs = _Runs(table, chosen, count)
         markers = read_markers(
             piece,
             runs.markers,
@@ -265,22 +271,6 @@ class ProducerTracker:
             elif (marker := markers.get(run.first_row)) is not None and marker.ends_transaction:
                 self._take_marker(run, marker, ended)
         return ended
-
-    def _rows(self, piece: Piece, from_offset: int) -> Int64s:
-        """Choose the batches that say something."""
-        table = piece.table
-        if self._transactions_only:
-            wanted = table.is_transactional
-        else:
-            wanted = (table.producer_id >= 0) & (table.magic == MAGIC_V2)
-        if piece.floor:
-            wanted &= table.last_offset >= piece.floor
-        if from_offset:
-            wanted &= table.base_offset >= from_offset
-        rows: Int64s = np.flatnonzero(wanted)
-        if self._skip_corrupt and self._check_crcs and len(rows):
-            rows = rows[_good(piece, rows)]
-        return rows
 
     def _take_data(self, run: _Run) -> None:
         producer = self._producer(run.producer_id, run.producer_epoch)
@@ -425,56 +415,38 @@ class _Runs:
     Parameters
     ----------
     table : HeaderTable
-    rows : ndarray of int64
-        Those of batches with a producer, ascending.
+    chosen : ndarray of bool
+        Which batches, all with a producer; `count` is their number.
     """
 
-    def __init__(self, table: HeaderTable, rows: Int64s) -> None:
-        self._table = table
-        producer_ids = table.producer_id[rows]
-        is_control, is_transactional = table.is_control[rows], table.is_transactional[rows]
-        self.markers: Int64s = rows[is_control]
-        self._rows = rows
-        order = _by_producer(producer_ids)
-        parts = (producer_ids[order], table.producer_epoch[rows][order], is_transactional[order])
-        control = is_control[order]
-        is_start = np.ones(len(rows), np.bool_)
-        is_start[1:] = control[1:] | control[:-1]
-        for part in parts:
-            is_start[1:] |= part[1:] != part[:-1]
-        starts = np.flatnonzero(is_start)
-        self._counts = np.add.reduceat(table.records_count[rows][order], starts)
-        self._first = order[starts]
-        self._last = order[np.append(starts[1:], len(rows)) - 1]
+    def __init__(self, table: HeaderTable, chosen: Bools, count: int) -> None:
+        slots = np.zeros(2 << count.bit_length(), np.int64)
+        runs = np.empty((count, kernels.RUN_FIELDS), np.int64)
+        runs = runs[: kernels.find_runs(table.entries, chosen, slots, runs)]
+        self._first: Int64s = runs[:, kernels.RUN_FIRST]
+        self._counts = runs[:, kernels.RUN_RECORDS]
+        self._begins = table.select(self._first)
+        self._ends = table.select(runs[:, kernels.RUN_LAST])
+        self._is_control = self._begins.is_control
+        self.markers: Int64s = self._first[self._is_control]
 
     def __iter__(self) -> Iterator[_Run]:
-        table = self._table
         # In the order of their first rows, so that a transaction is open from its begin on.
-        in_order = np.argsort(self._first)
-        first = self._rows[self._first[in_order]]
-        last = self._rows[self._last[in_order]]
+        begins, ends = self._begins, self._ends
         columns = (
-            first,
-            table.base_offset[first],
-            table.producer_id[first],
-            table.producer_epoch[first],
-            table.is_transactional[first],
-            table.is_control[first],
-            self._counts[in_order],
-            table.base_offset[last],
-            table.last_offset[last],
-            table.base_sequence[last],
-            table.max_timestamp[last],
+            self._first,
+            begins.base_offset,
+            begins.producer_id,
+            begins.producer_epoch,
+            begins.is_transactional,
+            self._is_control,
+            self._counts,
+            ends.base_offset,
+            ends.last_offset,
+            ends.base_sequence,
+            ends.max_timestamp,
         )
         yield from map(_Run._make, zip(*(column.tolist() for column in columns), strict=True))
-
-
-def _by_producer(producer_ids: Int64s) -> Int64s:
-    """Sort by producer, in the order of the log within each; fast where producers are few."""
-    different = np.unique(producer_ids)
-    if len(different) > _FEW_PRODUCERS:
-        return np.argsort(producer_ids, kind="stable")
-    return np.concatenate([np.flatnonzero(producer_ids == it) for it in different.tolist()])
 
 
 def _producer_of(state: ProducerState) -> _Producer:

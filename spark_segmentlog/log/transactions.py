@@ -185,7 +185,8 @@ class TransactionOutcomes:
         if self._skip_corrupt or self._position >= _end_of(table):
             return
         if position < self._position:
-            table = table.select(table.position >= self._position)
+            first = int(np.searchsorted(table.position, self._position))
+            table = table.between(first, len(table))
         self._ended += self._tracker.take(replace(piece, table=table), segment.log_path)
         self._position = _end_of(table)
 
@@ -227,7 +228,7 @@ def _mark(is_hidden: Bools, table: HeaderTable, transaction: Transaction) -> Non
         bounds[1] = transaction.marker_offset
     first, last = np.searchsorted(table.base_offset, bounds).tolist()
     if first < last:
-        among = table.select(np.arange(first, last))
+        among = table.between(first, last)
         is_hidden[first:last] |= among.is_transactional & (
             among.producer_id == transaction.producer_id
         )

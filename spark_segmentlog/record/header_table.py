@@ -8,7 +8,7 @@ looked at, and no record.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -164,6 +164,10 @@ class HeaderTable:
             needed_bytes=self.needed_bytes,
             reason=self.reason,
         )
+
+    def between(self, start: int, end: int) -> HeaderTable:
+        """Take the rows [start, end), which share their memory with this table."""
+        return replace(self, entries=self.entries[start:end], unordered_row=-1)
 
     @staticmethod
     def concat(tables: Sequence[HeaderTable]) -> HeaderTable:
