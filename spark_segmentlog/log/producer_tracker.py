@@ -157,7 +157,7 @@ class ProducerTracker:
         Whether a marker that is bad is left out, or is an error. Then data batches with a wrong
         checksum are left out too, since their headers open transactions.
     transactions_only : bool
-        Whether all other batches of producers are left out.
+        Whether all other batches of producers are left out, and the producers' states.
 
     Attributes
     ----------
@@ -198,7 +198,9 @@ class ProducerTracker:
     @property
     def first_open_offset(self) -> int | None:
         """First offset of the oldest open transaction; None where none is open."""
-        return min((it.first_offset for it in self._open.values()), default=None)
+        if not self._open:
+            return None
+        return min([it.first_offset for it in self._open.values()])
 
     @property
     def last_stable_offset(self) -> int:
@@ -265,21 +267,20 @@ class ProducerTracker:
             skip_corrupt=self._skip_corrupt,
         )
         ended: list[Transaction] = []
+        with_producers = not self._transactions_only
         for run in runs:
             if not run.is_control:
-                self._take_data(run)
+                if with_producers:
+                    self._note_data(run)
+                if run.is_transactional:
+                    self._take_data(run)
             elif (marker := markers.get(run.first_row)) is not None and marker.ends_transaction:
+                if with_producers:
+                    self._note_marker(run, marker)
                 self._take_marker(run, marker, ended)
         return ended
 
     def _take_data(self, run: _Run) -> None:
-        producer = self._producer(run.producer_id, run.producer_epoch)
-        producer.last_offset = run.last_offset
-        producer.offset_delta = run.last_offset - run.last_base_offset
-        producer.last_sequence = _last_sequence(run.base_sequence, producer.offset_delta)
-        producer.timestamp_ms = run.max_timestamp
-        if not run.is_transactional:
-            return
         transaction = self._open.get(run.producer_id)
         if transaction is None:
             transaction = self._open[run.producer_id] = Transaction(
@@ -292,10 +293,7 @@ class ProducerTracker:
         transaction.records_count += run.records_count
 
     def _take_marker(self, run: _Run, marker: Marker, ended: list[Transaction]) -> None:
-        producer = self._producer(run.producer_id, run.producer_epoch)
         transaction = self._open.pop(run.producer_id, None)
-        producer.coordinator_epoch = marker.coordinator_epoch
-        producer.timestamp_ms = run.max_timestamp
         if transaction is not None:
             first_open = self.first_open_offset
             transaction.marker = marker
@@ -304,6 +302,18 @@ class ProducerTracker:
                 run.first_offset + 1 if first_open is None else first_open
             )
             ended.append(transaction)
+
+    def _note_data(self, run: _Run) -> None:
+        producer = self._producer(run.producer_id, run.producer_epoch)
+        producer.last_offset = run.last_offset
+        producer.offset_delta = run.last_offset - run.last_base_offset
+        producer.last_sequence = _last_sequence(run.base_sequence, producer.offset_delta)
+        producer.timestamp_ms = run.max_timestamp
+
+    def _note_marker(self, run: _Run, marker: Marker) -> None:
+        producer = self._producer(run.producer_id, run.producer_epoch)
+        producer.coordinator_epoch = marker.coordinator_epoch
+        producer.timestamp_ms = run.max_timestamp
 
     def _producer(self, producer_id: int, epoch: int) -> _Producer:
         producer = self._producers.get(producer_id)
@@ -446,7 +456,7 @@ class _Runs:
             ends.base_sequence,
             ends.max_timestamp,
         )
-        yield from map(_Run._make, zip(*(column.tolist() for column in columns), strict=True))
+        return map(_Run, *(column.tolist() for column in columns))
 
 
 def _producer_of(state: ProducerState) -> _Producer:
