@@ -301,7 +301,10 @@ class WatchedPartitionLog(PartitionLog):
         tail, end_offset = self.tail, self.log_end_offset
         tracker, start_offset = tail.transactions, tail.transactions_end
         if tracker is None or not self.log_start_offset <= start_offset <= end_offset:
-            tracker, start_offset = transaction_tracker(self), self.first_offset
+            tracker, start_offset = (
+                transaction_tracker(self, uncommitted_only=True),
+                self.first_offset,
+            )
         # One that has not come to the end, for an error, cannot go on.
         tail.transactions = None
         first = find_open_transactions(self, tracker, start_offset, end_offset)

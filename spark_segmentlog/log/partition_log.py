@@ -455,7 +455,7 @@ class PartitionLog:
 
     def find_last_stable_offset(self) -> int:
         """Find what `last_stable_offset` gives, which asks once."""
-        tracker = transaction_tracker(self)
+        tracker = transaction_tracker(self, uncommitted_only=True)
         return self.stable_offset_of(
             find_open_transactions(self, tracker, self.first_offset, self.log_end_offset)
         )

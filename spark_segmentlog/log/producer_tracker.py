@@ -158,6 +158,9 @@ class ProducerTracker:
         checksum are left out too, since their headers open transactions.
     transactions_only : bool
         Whether all other batches of producers are left out, and the producers' states.
+    uncommitted_only : bool
+        Whether transactions may be left out that are committed; what an ended one says of others,
+        its `last_stable_offset`, is not known then. Only with `transactions_only`.
 
     Attributes
     ----------
@@ -171,7 +174,10 @@ class ProducerTracker:
         check_crcs: bool = True,
         skip_corrupt: bool = False,
         transactions_only: bool = False,
+        uncommitted_only: bool = False,
     ) -> None:
+        assert transactions_only or not uncommitted_only
+        self._uncommitted_only = uncommitted_only
         self.next_offset = 0
         self._transactions_only = transactions_only
         self._check_crcs = check_crcs
@@ -266,6 +272,8 @@ class ProducerTracker:
             check_crcs=self._check_crcs,
             skip_corrupt=self._skip_corrupt,
         )
+        if self._uncommitted_only:
+            runs.leave_out_committed(markers)
         ended: list[Transaction] = []
         with_producers = not self._transactions_only
         for run in runs:
@@ -439,6 +447,21 @@ class _Runs:
         self._ends = table.select(runs[:, kernels.RUN_LAST])
         self._is_control = self._begins.is_control
         self.markers: Int64s = self._first[self._is_control]
+
+    def leave_out_committed(self, markers: dict[int, Marker]) -> None:
+        """Leave out what tells of committed transactions alone."""
+        ends = np.full(len(self._first), -1, np.int64)
+        ends[self._is_control] = [
+            it.type_id if it is not None and it.ends_transaction else -1
+            for it in map(markers.get, self.markers.tolist())
+        ]
+        slots = np.zeros(2 << len(ends).bit_length(), np.int64)
+        kept = np.empty(len(ends), np.bool_)
+        producer_ids = np.ascontiguousarray(self._begins.producer_id)
+        kernels.leave_out_committed(producer_ids, ends, COMMIT, slots, kept)
+        self._first, self._counts = self._first[kept], self._counts[kept]
+        self._begins, self._ends = self._begins.select(kept), self._ends.select(kept)
+        self._is_control = self._is_control[kept]
 
     def __iter__(self) -> Iterator[_Run]:
         # In the order of their first rows, so that a transaction is open from its begin on.

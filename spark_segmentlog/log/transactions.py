@@ -39,10 +39,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def transaction_tracker(log: PartitionLog) -> ProducerTracker:
+def transaction_tracker(log: PartitionLog, *, uncommitted_only: bool = False) -> ProducerTracker:
     """Make a tracker of transactions that is as strict as the log's readers are."""
     return ProducerTracker(
-        check_crcs=log.check_crcs, skip_corrupt=log.skip_corrupt, transactions_only=True
+        check_crcs=log.check_crcs,
+        skip_corrupt=log.skip_corrupt,
+        transactions_only=True,
+        uncommitted_only=uncommitted_only,
     )
 
 
@@ -135,7 +138,10 @@ class TransactionOutcomes:
         self._skip_corrupt = skip_corrupt
         self._check_crcs = check_crcs
         self._tracker = ProducerTracker(
-            check_crcs=check_crcs, skip_corrupt=skip_corrupt, transactions_only=True
+            check_crcs=check_crcs,
+            skip_corrupt=skip_corrupt,
+            transactions_only=True,
+            uncommitted_only=True,
         )
         self._ended: list[Transaction] = []
         self._segment: Segment | None = None

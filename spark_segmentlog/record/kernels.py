@@ -505,6 +505,35 @@ def find_runs(table: Int64s, chosen: Bools, slots: Int64s, runs: Int64s) -> int:
     return count
 
 
+@kernel
+def leave_out_committed(
+    producer_ids: Int64s, ends: Int64s, commit: int, slots: Int64s, kept: Bools
+) -> None:
+    """Choose the runs that tell of transactions that are not committed.
+
+    `ends` holds the type of the marker that a run is, -1 where it ends no transaction. Left out are
+    data that a marker `commit` follows, and such markers that follow another of their producer, so
+    that one is kept that may end what began before. `slots` are zeros, a power of two and more than
+    the runs; `kept` becomes the mask.
+    """
+    mask = len(slots) - 1
+    for i in range(len(kept) - 1, -1, -1):
+        kept[i] = True
+        at = _slot_of(producer_ids[i]) & mask
+        for _ in range(len(slots)):
+            if slots[at] == 0 or producer_ids[slots[at] - 1] == producer_ids[i]:
+                break
+            at = (at + 1) & mask
+        following = slots[at] - 1
+        is_committed = following >= 0 and ends[following] == commit
+        if ends[i] >= 0:
+            if is_committed:
+                kept[following] = False
+            slots[at] = i + 1
+        elif is_committed:
+            kept[i] = False
+
+
 @inlined
 def _slot_of(producer_id: int) -> int:
     mixed = uint64(producer_id) * uint64(0x9E3779B97F4A7C15)

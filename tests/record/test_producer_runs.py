@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_segmentlog.log.producer_tracker import ABORT, COMMIT
 from spark_segmentlog.record import kernels
 from spark_segmentlog.record._types import Int64s
 from spark_segmentlog.record.layout import CONTROL_MASK, TRANSACTIONAL_MASK
@@ -90,3 +91,26 @@ def test_kernels_put_runs_together_as_their_plain_twin_does(
         runs = np.empty((count, kernels.RUN_FIELDS), np.int64)
         found = kernels.find_runs(table, chosen, slots, runs)
         assert runs[:found].tolist() == plain_runs(table, expected)
+
+
+def plainly_kept(drawn: list[tuple[int, int]]) -> list[bool]:
+    kept = []
+    for i, (producer_id, end) in enumerate(drawn):
+        before = [it for it in drawn[:i] if it[0] == producer_id and it[1] >= 0]
+        behind = [it for it in drawn[i + 1 :] if it[0] == producer_id and it[1] >= 0]
+        is_committed_data = end < 0 and len(behind) > 0 and behind[0][1] == COMMIT
+        is_later_commit = end == COMMIT and len(before) > 0
+        kept.append(not is_committed_data and not is_later_commit)
+    return kept
+
+
+@given(st.lists(st.tuples(st.sampled_from(PRODUCER_IDS), st.sampled_from((-1, ABORT, COMMIT)))))
+def test_what_tells_of_committed_transactions_alone_is_left_out(
+    drawn: list[tuple[int, int]],
+) -> None:
+    producer_ids = np.array([it[0] for it in drawn], np.int64)
+    ends = np.array([it[1] for it in drawn], np.int64)
+    kept = np.empty(len(drawn), np.bool_)
+    slots = np.zeros(1 << len(drawn).bit_length(), np.int64)
+    kernels.leave_out_committed(producer_ids, ends, COMMIT, slots, kept)
+    assert kept.tolist() == plainly_kept(drawn)
