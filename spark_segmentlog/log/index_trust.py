@@ -28,7 +28,7 @@ import numpy as np
 from spark_segmentlog.log.entry_check import EntrySpan, has_good_checksum, read_entry_span
 from spark_segmentlog.log.files import LogFile
 from spark_segmentlog.log.header_walk import HeaderWalk, ReadBuffer
-from spark_segmentlog.log.offset_index import OffsetEntry
+from spark_segmentlog.log.offset_index import MAX_RELATIVE_OFFSET, OffsetEntry
 from spark_segmentlog.log.time_index import TimeEntry
 from spark_segmentlog.record.header_table import find_covering_entries
 from spark_segmentlog.record.layout import HEADER_SIZE_UP_TO_MAGIC
@@ -116,13 +116,16 @@ def _read_good(segment: Segment, file: LogFile, entry: OffsetEntry) -> EntrySpan
 def _is_covered(segment: Segment, file: LogFile, position: int) -> bool:
     """Tell whether a good batch starts before a position and ends behind it, as far as is known."""
     window = min(position, COVERING_WINDOW_BYTES)
-    data = file.read_at(position - window, window + HEADER_SIZE_UP_TO_MAGIC)
+    data = np.empty(window + HEADER_SIZE_UP_TO_MAGIC, np.uint8)
+    count = file.pread_into(data, position - window, len(data))
+    if count < len(data):
+        return True
     found = find_covering_entries(
-        np.frombuffer(data, np.uint8),
+        data,
         window,
         left=file.size() - position,
         min_offset=segment.base_offset,
-        end_offset=segment.offset_limit,
+        end_offset=min(segment.offset_limit, segment.base_offset + MAX_RELATIVE_OFFSET + 1),
     )
     if found is None:
         return True

@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final, TypeVar, overload
 
 import numpy as np
@@ -885,7 +885,10 @@ class SegmentPursuit:
 
 
 class _PartitionScan:
-    """A scan over segments that may be renamed while it runs."""
+    """A scan over segments that may be renamed while it runs.
+
+    Its parts know nothing of it, so that its buffers are free again as soon as it is over.
+    """
 
     def __init__(
         self,
@@ -896,12 +899,11 @@ class _PartitionScan:
         partition_log: PartitionLog | None,
     ) -> None:
         self._options = options
-        self._on_data_loss = on_data_loss
-        self._topic_partition = segments[0].topic_partition
-        self._directory = segments[0].directory
+        self._losses = _Losses(segments[0], options, on_data_loss)
         end_offset = options.record_filter.end_offset
-        self._pursuit = SegmentPursuit(segments, end_offset, self._lost, partition_log)
-        self._scanner = SegmentScanner(self._topic_partition, options, on_corrupt=on_corrupt)
+        self._pursuit = SegmentPursuit(segments, end_offset, self._losses.tell, partition_log)
+        topic_partition = segments[0].topic_partition
+        self._scanner = SegmentScanner(topic_partition, options, on_corrupt=on_corrupt)
         self._outcomes = self._new_outcomes()
 
     def rows(self) -> Iterator[pa.RecordBatch]:
@@ -911,7 +913,7 @@ class _PartitionScan:
                 yield from scanner.scan(
                     segment,
                     find_uncommitted=None if self._outcomes is None else self._outcomes.uncommitted,
-                    on_lost=self._lost_at_end,
+                    on_lost=self._losses.tell_at_end,
                 )
                 end_offset = min(wanted_end, segment.end_offset_bound or 0)
                 if scanner.next_offset < end_offset and self._pursuit.was_split(
@@ -933,22 +935,43 @@ class _PartitionScan:
         if self._options.isolation_level != READ_COMMITTED:
             return None
         return TransactionOutcomes(
-            self._partition_log,
+            partial(_listed_log, self._pursuit, skip_corrupt=self._options.skip_corrupt),
             check_crcs=self._options.check_crcs,
             skip_corrupt=self._options.skip_corrupt,
         )
 
-    def _partition_log(self) -> PartitionLog:
-        log = self._pursuit.partition_log()
-        log.skip_corrupt = self._options.skip_corrupt
-        return log
 
-    def _lost_at_end(self, start_offset: int, end_offset: int, reason: str) -> None:
-        self._lost(start_offset, end_offset, reason, is_error=not self._options.skip_corrupt)
+def _listed_log(pursuit: SegmentPursuit, *, skip_corrupt: bool) -> PartitionLog:
+    log = pursuit.partition_log()
+    log.skip_corrupt = skip_corrupt
+    return log
 
-    def _lost(
+
+class _Losses:
+    """What a scan does about offsets that are gone."""
+
+    def __init__(
+        self, segment: Segment, options: ScanOptions, on_data_loss: OnDataLoss | None
+    ) -> None:
+        self._topic_partition = segment.topic_partition
+        self._directory = segment.directory
+        self._options = options
+        self._on_data_loss = on_data_loss
+
+    def tell_at_end(self, start_offset: int, end_offset: int, reason: str) -> None:
+        """Tell of offsets at a segment's end; an error, unless bad bytes are stepped over."""
+        self.tell(start_offset, end_offset, reason, is_error=not self._options.skip_corrupt)
+
+    def tell(
         self, start_offset: int, end_offset: int, reason: str = "", *, is_error: bool = True
     ) -> None:
+        """Tell of offsets [start, end).
+
+        Raises
+        ------
+        DataLossError
+            The options say to fail.
+        """
         text = (
             f"could not read records in offset [{start_offset}, {end_offset}) of topic partition "
             f"{self._topic_partition}: they are gone from {self._directory}"

@@ -38,6 +38,7 @@ from spark_segmentlog.record.layout import (
 
 _MAX_ENTRIES = 1 << 17
 _MAX_COVERING_ENTRIES = 1024
+_MAX_UPPER_HALVES = 2
 _MIN_LENGTHS = {
     MAGIC_V0: MIN_MESSAGE_SIZE_V0,
     MAGIC_V1: MIN_MESSAGE_SIZE_V1,
@@ -291,15 +292,15 @@ def find_covering_entries(
 
 def _possible_starts(buffer: Bytes, at: int, min_offset: int, end_offset: int) -> Int64s:
     """List the indexes below `at` where the upper half of an offset in a range may stand."""
-    upper = min_offset >> 32
-    if end_offset <= min_offset:
-        return np.empty(0, np.int64)
-    if (end_offset - 1) >> 32 != upper:
+    uppers = range(min_offset >> 32, (max(end_offset, min_offset) - 1 >> 32) + 1)
+    if len(uppers) > _MAX_UPPER_HALVES:
         return np.arange(at)
-    starts = []
+    starts = [np.empty(0, np.int64)]
     for shift in range(4):
-        words = buffer[shift : shift + (len(buffer) - shift) // 4 * 4].view(">u4")
-        starts.append(np.flatnonzero(words == upper) * 4 + shift)
+        words = buffer[shift : shift + (len(buffer) - shift) // 4 * 4].view(np.uint32)
+        for upper in uppers:
+            is_upper = words == np.array(upper, ">u4").view(np.uint32)
+            starts.append(np.flatnonzero(is_upper) * 4 + shift)
     together = np.concatenate(starts)
     return together[together < at]
 

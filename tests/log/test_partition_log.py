@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import struct
+import weakref
 
 import pytest
 
@@ -430,3 +432,21 @@ def test_a_torn_tail_warns_with_file_and_position(tmp_path, caplog, rest):
     (record,) = caplog.records
     expected = f"{log.segments[0].log_path} ends at position {len(batch(0, 2))}: {rest} bytes"
     assert record.getMessage().startswith(expected)
+
+
+def test_a_scan_that_is_over_leaves_its_memory_to_the_next(tmp_path, monkeypatch):
+    log = _log(tmp_path, [batch(0, 5)])
+    scanners = []
+    make = segment_module.SegmentScanner.__init__
+    monkeypatch.setattr(
+        segment_module.SegmentScanner,
+        "__init__",
+        lambda self, *args, **rest: scanners.append(weakref.ref(self)) or make(self, *args, **rest),
+    )
+    gc.disable()
+    try:
+        for committed in (False, True):
+            assert offsets(log, committed=committed) == [0, 1, 2, 3, 4]
+            assert [scanner() for scanner in scanners] == [None] * len(scanners)
+    finally:
+        gc.enable()
