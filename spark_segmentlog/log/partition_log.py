@@ -60,6 +60,7 @@ from spark_segmentlog.record.legacy import iterate_messages
 READ_COMMITTED: Final = "read_committed"
 RESOLVE_ATTEMPTS: Final = 100
 MAX_WALKED_SEGMENTS: Final = 2000
+MAX_CONFIRMED_SEGMENTS: Final = 100
 ORPHAN_PAUSE_SECONDS: Final = 0.05
 
 _T = TypeVar("_T")
@@ -143,23 +144,26 @@ class SegmentList(Sequence[Segment]):
     def reaching_timestamp(self, timestamp_ms: int) -> SegmentList:
         """Leave out the segments whose records are all known to lie below a time.
 
-        By the last entry of the `.timeindex`, and the headers behind it. Very many segments are not
-        all looked into: those with a trusted index are left out by its last entry alone, so that
-        one that lies hides their records; the others are kept.
+        By the last entry of the `.timeindex`, and the headers behind it. Where more than
+        `MAX_CONFIRMED_SEGMENTS` of a partition lie below, those with a trusted index are left out
+        by its last entry alone, so that one that lies hides their records; of the others, more than
+        `MAX_WALKED_SEGMENTS` are kept unseen.
         """
         largest = [
             read_largest_timestamp(self._log.storage, path)
             for path in self.paths(file_names.TIME_INDEX_SUFFIX)
         ]
         is_kept = np.array([it is not None and it >= timestamp_ms for it in largest], np.bool_)
-        below = np.flatnonzero(~is_kept)
-        if len(below) <= MAX_WALKED_SEGMENTS:
-            buffer = ReadBuffer(LOOKUP_READ_BYTES)
-            for index in below.tolist():
-                is_kept[index] = _reaches(self[index], timestamp_ms, buffer)
-        else:
+        looked_into = ~is_kept
+        if looked_into.sum() > MAX_CONFIRMED_SEGMENTS:
             is_unknown = np.array([it is None for it in largest], np.bool_)
-            is_kept |= is_unknown | ~self._log.are_indexes_trusted(self)
+            looked_into &= is_unknown | ~self._log.are_indexes_trusted(self)
+        if looked_into.sum() > MAX_WALKED_SEGMENTS:
+            is_kept |= looked_into
+            return self._some(is_kept)
+        buffer = ReadBuffer(LOOKUP_READ_BYTES)
+        for index in np.flatnonzero(looked_into).tolist():
+            is_kept[index] = _reaches(self[index], timestamp_ms, buffer)
         return self._some(is_kept)
 
     def _some(self, chosen: slice | npt.NDArray[np.bool_]) -> SegmentList:

@@ -264,7 +264,7 @@ class _Mender:
             survey = survey_segment(segment)
             known = known_aborts(survey, producers)
             yield self._rebuild_if_possible(survey, known.aborted)
-            if known.is_damaged:
+            if survey.stop is not None:
                 producers.lose_track(segment)
 
     def tell(self, log: PartitionLog) -> Iterator[RecoveryAction]:
@@ -306,7 +306,8 @@ class _Mender:
                 yield from (_delete_action(segment, is_done=False) for segment in later)
             if survey.lost_to is not None or any(check_indexes(log, survey, known)):
                 yield self._rebuild_if_possible(survey, known.aborted)
-            if known.is_damaged:
+            if survey.stop is not None:
+                # Lost offsets are different: with its new indexes the segment is what it is now.
                 producers.lose_track(segment)
 
     def _may_cut(self, *, takes_good: bool) -> bool:
