@@ -26,6 +26,8 @@ from tests.faults.single_faults import Fault, FaultSource, Original, open_origin
 
 FAULTS = int(os.environ.get("SEGMENTLOG_FAULTS", "1000"))
 SAMPLE = 60
+# `make test` repeats one sample; `make faults` seeks on.
+SAMPLE_SEED = 1
 LARGEST_LOG_BYTES = 60_000
 KEPT_UNKNOWABLE = 0.05
 ALLOWED_UNKNOWABLE = 0.01
@@ -58,9 +60,9 @@ def drawn_faults(
         yield original, fault, reason
 
 
-def run_faults(originals: list[Original], directory: Path, count: int) -> None:
+def run_faults(originals: list[Original], directory: Path, count: int, seed: int) -> None:
     """Judge faults one after the other, and fail with all that do not hold."""
-    seed = int(os.environ.get("SEGMENTLOG_SEED", random.randrange(2**32)))
+    seed = int(os.environ.get("SEGMENTLOG_SEED", seed))
     print(f"SEGMENTLOG_SEED={seed}")
     left_out: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
@@ -89,8 +91,8 @@ def run_faults(originals: list[Original], directory: Path, count: int) -> None:
 def test_a_thousand_single_faults_change_no_row_untold(
     originals: list[Original], tmp_path: Path
 ) -> None:
-    run_faults(originals, tmp_path, FAULTS)
+    run_faults(originals, tmp_path, FAULTS, random.randrange(2**32))
 
 
 def test_some_single_faults_change_no_row_untold(originals: list[Original], tmp_path: Path) -> None:
-    run_faults(originals, tmp_path, SAMPLE)
+    run_faults(originals, tmp_path, SAMPLE, SAMPLE_SEED)
