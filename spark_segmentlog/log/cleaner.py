@@ -197,9 +197,7 @@ def build_offset_map(
         with segment.open_log() as file:
             position = segment.position_for(start_offset, file)
             walk = HeaderWalk(segment, file, position, buffer, False, None)
-            next_offset = segment.base_offset
             for table in walk:
-                next_offset = int(table.last_offset[-1]) + 1
                 wanted = (table.last_offset >= start_offset) & (table.records_count != 0)
                 rows = np.flatnonzero(wanted & ~table.is_control & ~tracker.contain(table))
                 _require_good_crcs(walk, table, rows)
@@ -214,7 +212,7 @@ def build_offset_map(
                     keyed = (records.key_length >= 0) & (records.offset >= start_offset)
                     if not offset_map.put(records, keyed):
                         return
-            check_whole(segment, walk, file.size(), next_offset)
+            check_whole(segment, walk, file.size())
     offset_map.latest_offset = end_offset - 1
 
 
@@ -259,11 +257,9 @@ class GroupCleaner:
 
     def _clean_segment(self, segment: Segment, modified_ms: int, group: CleanedGroup) -> None:
         retain_legacy = modified_ms > self._rules.legacy_horizon_ms
-        next_offset = segment.base_offset
         with segment.open_log() as file:
             walk = HeaderWalk(segment, file, 0, self._buffer, False, None)
             for table in walk:
-                next_offset = int(table.last_offset[-1]) + 1
                 _require_good_crcs(walk, table, np.arange(len(table)))
                 filtered = _TableFilter(
                     self, walk.buffer, table, walk.file_position, segment.log_path, retain_legacy
@@ -275,7 +271,7 @@ class GroupCleaner:
                 group.append(chunk)
                 group.add_aborted(self._tracker.entries)
                 self._tracker.entries.clear()
-            check_whole(segment, walk, file.size(), next_offset)
+            check_whole(segment, walk, file.size())
 
     def find_producers_last(self, table: HeaderTable) -> Bools:
         """Tell which batches keep the state of their producer."""

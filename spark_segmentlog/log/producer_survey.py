@@ -79,7 +79,7 @@ class ProducerSurvey:
                 ended = self._take(piece, walk)
                 self.aborted += [it.as_aborted() for it in ended if it.is_aborted]
             if segment.end_offset_bound is not None:
-                check_whole(segment, walk, file.size(), self.next_offset)
+                check_whole(segment, walk, file.size())
         self.segments.append(measures.of(segment.base_offset))
 
     def _take(self, piece: Piece, walk: HeaderWalk) -> list[Transaction]:
@@ -122,8 +122,8 @@ def survey_producers(segments: Sequence[Segment]) -> ProducerSurvey:
     return survey
 
 
-def check_whole(segment: Segment, walk: HeaderWalk, size_bytes: int, next_offset: int) -> None:
-    """Refuse a closed segment that ends torn, or reaches into the next one.
+def check_whole(segment: Segment, walk: HeaderWalk, size_bytes: int) -> None:
+    """Refuse a closed segment that has padding; the walk refuses one that reaches into the next.
 
     Raises
     ------
@@ -134,13 +134,6 @@ def check_whole(segment: Segment, walk: HeaderWalk, size_bytes: int, next_offset
         raise InvalidBatchError(
             f"closed segment of {size_bytes} bytes has whole batches up to {walk.position} only; "
             "run segmentlog verify before its log is cleaned",
-            source=segment.log_path,
-            position=walk.position,
-        )
-    if segment.end_offset_bound is not None and next_offset > segment.end_offset_bound:
-        raise InvalidBatchError(
-            f"segment ends with offset {next_offset - 1}, the next one starts at "
-            f"{segment.end_offset_bound}; run segmentlog verify before its log is cleaned",
             source=segment.log_path,
             position=walk.position,
         )
