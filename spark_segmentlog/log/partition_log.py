@@ -48,6 +48,7 @@ from spark_segmentlog.log.segment import ScanOptions, Segment, SegmentScanner
 from spark_segmentlog.log.time_index import read_largest_timestamp
 from spark_segmentlog.log.transactions import (
     TransactionOutcomes,
+    WholeRead,
     find_open_transactions,
     transaction_tracker,
 )
@@ -647,8 +648,10 @@ class PartitionLog:
         wanted = options.record_filter
         start = max(self.log_start_offset, wanted.start_offset, start_offset or 0)
         end = min(wanted.end_offset, MAX_OFFSET if end_offset is None else end_offset)
+        is_whole = wanted.min_timestamp_ms is None
         if end > self.log_start_offset:
-            end = min(end, self._end_offset(options.isolation_level))
+            is_known = options.isolation_level == READ_COMMITTED and not is_whole
+            end = min(end, self.last_stable_offset() if is_known else self.log_end_offset)
         segments = self.segments_between(start, end)
         if wanted.min_timestamp_ms is not None:
             segments = segments.reaching_timestamp(wanted.min_timestamp_ms)
@@ -658,6 +661,7 @@ class PartitionLog:
             on_corrupt=on_corrupt,
             on_data_loss=on_data_loss,
             partition_log=self,
+            finds_stable_offset=is_whole,
         )
 
     def read(self, start_offset: int, max_bytes: int) -> FetchedBatches:
@@ -720,11 +724,6 @@ class PartitionLog:
             log_end_offset=self.log_end_offset,
         )
 
-    def _end_offset(self, isolation_level: str) -> int:
-        if isolation_level == READ_COMMITTED:
-            return self.last_stable_offset()
-        return self.log_end_offset
-
 
 def scan_segments(
     segments: Sequence[Segment],
@@ -733,6 +732,7 @@ def scan_segments(
     on_corrupt: OnCorrupt | None = None,
     on_data_loss: OnDataLoss | None = None,
     partition_log: PartitionLog | None = None,
+    finds_stable_offset: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Read rows from segments of one partition, in their order; runs in a task.
 
@@ -746,6 +746,9 @@ def scan_segments(
         to know what was aborted.
     partition_log : PartitionLog, optional
         The partition, if it is at hand.
+    finds_stable_offset : bool
+        Whether rows of transactions that are open at the end of `partition_log`, and those behind
+        them, are yet to be left out; only for all segments that hold the offsets.
 
     Raises
     ------
@@ -756,7 +759,13 @@ def scan_segments(
     """
     if not segments:
         return
-    scan = _PartitionScan(segments, options, on_corrupt, on_data_loss, partition_log)
+    log_end_offset = None
+    if finds_stable_offset:
+        assert partition_log is not None
+        log_end_offset = partition_log.log_end_offset
+    scan = _PartitionScan(
+        segments, options, on_corrupt, on_data_loss, partition_log, log_end_offset
+    )
     yield from scan.rows()
 
 
@@ -901,8 +910,10 @@ class _PartitionScan:
         on_corrupt: OnCorrupt | None,
         on_data_loss: OnDataLoss | None,
         partition_log: PartitionLog | None,
+        log_end_offset: int | None,
     ) -> None:
         self._options = options
+        self._log_end_offset = log_end_offset
         self._losses = _Losses(segments[0], options, on_data_loss)
         end_offset = options.record_filter.end_offset
         self._pursuit = SegmentPursuit(segments, end_offset, self._losses.tell, partition_log)
@@ -915,11 +926,13 @@ class _PartitionScan:
         while (segment := self._pursuit.next()) is not None:
             try:
                 yield from scanner.scan(
-                    segment,
-                    find_uncommitted=None if self._outcomes is None else self._outcomes.uncommitted,
-                    on_lost=self._losses.tell_at_end,
+                    segment, outcomes=self._outcomes, on_lost=self._losses.tell_at_end
                 )
+                if self._outcomes is not None:
+                    wanted_end = min(wanted_end, self._outcomes.stable_offset)
                 end_offset = min(wanted_end, segment.end_offset_bound or 0)
+                if scanner.next_offset >= wanted_end:
+                    break
                 if scanner.next_offset < end_offset and self._pursuit.was_split(
                     segment, end_offset
                 ):
@@ -938,16 +951,22 @@ class _PartitionScan:
     def _new_outcomes(self) -> TransactionOutcomes | None:
         if self._options.isolation_level != READ_COMMITTED:
             return None
+        whole_read = None
+        if self._log_end_offset is not None:
+            whole_read = WholeRead(
+                start_offset=self._scanner.next_offset, log_end_offset=self._log_end_offset
+            )
         return TransactionOutcomes(
-            partial(_listed_log, self._pursuit, skip_corrupt=self._options.skip_corrupt),
+            partial(_listed_log, self._pursuit, self._options),
             check_crcs=self._options.check_crcs,
             skip_corrupt=self._options.skip_corrupt,
+            whole_read=whole_read,
         )
 
 
-def _listed_log(pursuit: SegmentPursuit, *, skip_corrupt: bool) -> PartitionLog:
+def _listed_log(pursuit: SegmentPursuit, options: ScanOptions) -> PartitionLog:
     log = pursuit.partition_log()
-    log.skip_corrupt = skip_corrupt
+    log.skip_corrupt, log.check_crcs = options.skip_corrupt, options.check_crcs
     return log
 
 

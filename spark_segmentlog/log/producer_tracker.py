@@ -18,44 +18,29 @@ asked: headers and markers are the truth that those come from.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
 import numpy as np
 
-from spark_segmentlog.errors import CorruptRecordError, InvalidRecordError
-from spark_segmentlog.log.header_walk import Piece
+from spark_segmentlog.errors import CorruptRecordError, CrcMismatchError, InvalidRecordError
+from spark_segmentlog.log.header_walk import WRONG_CHECKSUM, Piece
 from spark_segmentlog.log.producer_snapshot import NO_TRANSACTION, ProducerState
 from spark_segmentlog.log.transaction_index import AbortedTransaction
-from spark_segmentlog.record import kernels
-from spark_segmentlog.record._types import Bools, Int64s
+from spark_segmentlog.record import producer_kernels as kernels
+from spark_segmentlog.record._types import Int64s
 from spark_segmentlog.record.batch import iterate_records
-from spark_segmentlog.record.control import ControlRecordType, parse_control_record
-from spark_segmentlog.record.header_table import HeaderTable, check_crcs
-from spark_segmentlog.record.layout import NO_TIMESTAMP, RECORDS_OFFSET
+from spark_segmentlog.record.control import parse_control_record
+from spark_segmentlog.record.header_table import check_crcs, check_inside
 
+ABORT: Final = kernels.ABORT
+COMMIT: Final = kernels.COMMIT
 NO_OFFSET: Final = -1
-_MAX_SEQUENCE: Final = 2**31 - 1
+assert NO_OFFSET == NO_TRANSACTION
 
-# The only record of a marker, as brokers write it; lengths are zigzag varints.
-_USUAL_MARKER: Final = np.dtype(
-    [
-        ("length_and_attributes", ">u2"),
-        ("deltas", ">u2"),
-        ("key_length", "u1"),
-        ("key_version", ">i2"),
-        ("type", ">i2"),
-        ("value_length", "u1"),
-        ("value_version", ">i2"),
-        ("coordinator_epoch", ">i4"),
-        ("headers_count", "u1"),
-    ]
-)
-_KEY_LENGTH: Final = 2 * 4
-_VALUE_LENGTH: Final = 2 * 6
-ABORT: Final = int(ControlRecordType.ABORT)
-COMMIT: Final = int(ControlRecordType.COMMIT)
+_MIN_SLOTS: Final = 64
+_MIN_ENDED: Final = 256
 
 
 class Marker(NamedTuple):
@@ -98,6 +83,20 @@ class Transaction:
     marker_offset: int | None = None
     last_stable_offset: int = NO_OFFSET
 
+    @classmethod
+    def of(cls, row: Sequence[int]) -> Self:
+        """Give one that has ended, from the fields of `producer_kernels`."""
+        return cls(
+            producer_id=row[kernels.ENDED_ID],
+            producer_epoch=row[kernels.ENDED_EPOCH],
+            first_offset=row[kernels.ENDED_FIRST_OFFSET],
+            last_offset=row[kernels.ENDED_LAST_OFFSET],
+            records_count=row[kernels.ENDED_RECORDS],
+            marker=Marker(row[kernels.ENDED_TYPE], row[kernels.ENDED_COORDINATOR_EPOCH]),
+            marker_offset=row[kernels.ENDED_MARKER_OFFSET],
+            last_stable_offset=row[kernels.ENDED_STABLE_OFFSET],
+        )
+
     @property
     def state(self) -> str:
         """How it ended: ``open``, ``committed`` or ``aborted``."""
@@ -136,31 +135,22 @@ class LastBatch:
     last_data_offset: int
 
 
-@dataclass(slots=True)
-class _Producer:
-    epoch: int
-    last_sequence: int = -1
-    last_offset: int = NO_OFFSET
-    offset_delta: int = 0
-    timestamp_ms: int = NO_TIMESTAMP
-    coordinator_epoch: int = -1
-
-
 class ProducerTracker:
     """Producers and their transactions while a log is walked.
 
     Parameters
     ----------
     check_crcs : bool
-        Whether the checksums of markers are compared.
+        Whether the checksums of markers are compared, and of what one flipped bit may have made of
+        a marker.
     skip_corrupt : bool
         Whether a marker that is bad is left out, or is an error. Then data batches with a wrong
         checksum are left out too, since their headers open transactions.
     transactions_only : bool
         Whether all other batches of producers are left out, and the producers' states.
     uncommitted_only : bool
-        Whether transactions may be left out that are committed; what an ended one says of others,
-        its `last_stable_offset`, is not known then. Only with `transactions_only`.
+        Whether only transactions are told that were aborted; what an ended one says of others, its
+        `last_stable_offset`, is not known then. Only with `transactions_only`.
 
     Attributes
     ----------
@@ -177,36 +167,62 @@ class ProducerTracker:
         uncommitted_only: bool = False,
     ) -> None:
         assert transactions_only or not uncommitted_only
-        self._uncommitted_only = uncommitted_only
         self.next_offset = 0
-        self._transactions_only = transactions_only
         self._check_crcs = check_crcs
         self._skip_corrupt = skip_corrupt
-        self._producers: dict[int, _Producer] = {}
-        self._open: dict[int, Transaction] = {}
+        self._transactions_only = transactions_only
+        settings = np.zeros(kernels.SETTINGS, np.bool_)
+        settings[kernels.CHECK_CRCS] = check_crcs
+        settings[kernels.SKIP_CORRUPT] = skip_corrupt
+        settings[kernels.TRANSACTIONS_ONLY] = transactions_only
+        settings[kernels.ABORTED_ONLY] = uncommitted_only
+        self._settings = settings
+        self._state = np.zeros(kernels.STATE_FIELDS, np.int64)
+        self._state[kernels.MARKER_TYPE] = kernels.NOT_READ
+        self._producers = np.zeros((_MIN_SLOTS, kernels.PRODUCER_FIELDS), np.int64)
+        self._begun = np.empty((_MIN_SLOTS, 2), np.int64)
+        self._ended = np.empty((_MIN_ENDED, kernels.ENDED_FIELDS), np.int64)
 
     @classmethod
     def of(cls, states: Iterable[ProducerState], next_offset: int) -> Self:
         """Begin with the producers of a snapshot at an offset."""
         tracker = cls()
         tracker.next_offset = next_offset
-        for state in states:
-            tracker._producers[state.producer_id] = _producer_of(state)
-            if state.is_in_transaction:
-                tracker._open[state.producer_id] = _transaction_of(state)
+        # A producer counts once: with what the snapshot says of it last.
+        rows = np.array([*{it.producer_id: _row_of(it) for it in states}.values()], np.int64)
+        rows = rows.reshape(-1, kernels.PRODUCER_FIELDS)
+        tracker._put_producers(rows)
+        begun = rows[rows[:, kernels.FIRST_OPEN_OFFSET] != NO_OFFSET]
+        begun = begun[np.argsort(begun[:, kernels.FIRST_OPEN_OFFSET], kind="stable")]
+        tracker._put_begun(begun[:, [kernels.ID, kernels.FIRST_OPEN_OFFSET]])
         return tracker
 
     @property
+    def no_transactions(self) -> Int64s:
+        """No rows of what `follow` gives."""
+        return self._ended[:0]
+
+    @property
     def open_transactions(self) -> list[Transaction]:
-        """Those that no marker has ended yet."""
-        return list(self._open.values())
+        """Those that no marker has ended yet, in the order of their begins."""
+        rows = self._open_rows
+        rows = rows[np.argsort(rows[:, kernels.FIRST_OPEN_OFFSET], kind="stable")]
+        return [
+            Transaction(
+                producer_id=row[kernels.ID],
+                producer_epoch=row[kernels.OPEN_EPOCH],
+                first_offset=row[kernels.FIRST_OPEN_OFFSET],
+                last_offset=row[kernels.LAST_OPEN_OFFSET],
+                records_count=row[kernels.OPEN_RECORDS],
+            )
+            for row in rows.tolist()
+        ]
 
     @property
     def first_open_offset(self) -> int | None:
         """First offset of the oldest open transaction; None where none is open."""
-        if not self._open:
-            return None
-        return min([it.first_offset for it in self._open.values()])
+        first_offsets = self._open_rows[:, kernels.FIRST_OPEN_OFFSET]
+        return int(first_offsets.min()) if len(first_offsets) else None
 
     @property
     def last_stable_offset(self) -> int:
@@ -217,19 +233,19 @@ class ProducerTracker:
     @property
     def states(self) -> list[ProducerState]:
         """The producers as a snapshot holds them."""
-        return [
-            _state_of(producer_id, producer, self._open.get(producer_id))
-            for producer_id, producer in self._producers.items()
-        ]
+        rows = self._rows
+        rows = rows[rows[:, kernels.IS_KNOWN] != 0]
+        return [_state_of(row) for row in rows[np.argsort(rows[:, kernels.ID])].tolist()]
 
     def last_batches(self, *, now_ms: int, expiration_ms: int) -> dict[int, LastBatch]:
         """Tell which batch of each producer keeps its state; none for a producer long silent."""
         return {
-            producer_id: LastBatch(
-                producer_epoch=producer.epoch, last_data_offset=producer.last_offset
+            row[kernels.ID]: LastBatch(
+                producer_epoch=row[kernels.EPOCH], last_data_offset=row[kernels.LAST_DATA_OFFSET]
             )
-            for producer_id, producer in self._producers.items()
-            if producer_id in self._open or now_ms - producer.timestamp_ms < expiration_ms
+            for row in self._rows.tolist()
+            if row[kernels.FIRST_OPEN_OFFSET] != NO_OFFSET
+            or now_ms - row[kernels.LAST_TIMESTAMP] < expiration_ms
         }
 
     def take(self, piece: Piece, source: str, *, from_offset: int = 0) -> list[Transaction]:
@@ -253,96 +269,93 @@ class ProducerTracker:
         CorruptRecordError
             A marker that cannot be read, or has a wrong checksum.
         """
-        table = piece.table
+        return [Transaction.of(row) for row in self.follow(piece, source, from_offset).tolist()]
+
+    def follow(self, piece: Piece, source: str, from_offset: int = 0) -> Int64s:
+        """Follow the next batches as `take` does; gives rows of ENDED_FIELDS fields."""
+        table, state = piece.table, self._state
         self.next_offset = max(self.next_offset, int(table.last_offset[-1]) + 1)
-        chosen = np.empty(len(table), np.bool_)
-        count = kernels.choose_producers(
-            table.entries, self._transactions_only, piece.floor, from_offset, chosen
-        )
-        if count and self._skip_corrupt and self._check_crcs:
-            chosen[chosen] = _good(piece, np.flatnonzero(chosen))
-            count = int(np.count_nonzero(chosen))
-        if count == 0:
-            return []
-        runs = _Runs(table, chosen, count)
-        markers = read_markers(
-            piece,
-            runs.markers,
-            source=source,
-            check_crcs=self._check_crcs,
-            skip_corrupt=self._skip_corrupt,
-        )
-        if self._uncommitted_only:
-            runs.leave_out_committed(markers)
-        ended: list[Transaction] = []
-        with_producers = not self._transactions_only
-        for run in runs:
-            if not run.is_control:
-                if with_producers:
-                    self._note_data(run)
-                if run.is_transactional:
-                    self._take_data(run)
-            elif (marker := markers.get(run.first_row)) is not None and marker.ends_transaction:
-                if with_producers:
-                    self._note_marker(run, marker)
-                self._take_marker(run, marker, ended)
-        return ended
-
-    def _take_data(self, run: _Run) -> None:
-        transaction = self._open.get(run.producer_id)
-        if transaction is None:
-            transaction = self._open[run.producer_id] = Transaction(
-                producer_id=run.producer_id,
-                producer_epoch=run.producer_epoch,
-                first_offset=run.first_offset,
-                last_offset=run.last_offset,
+        state[kernels.NEXT_ROW] = 0
+        found = []
+        reason = kernels.ENDED_FULL
+        while reason != kernels.FOLLOWED:
+            state[kernels.ENDED_COUNT] = 0
+            reason = kernels.follow_producers(
+                table.entries,
+                piece.buffer,
+                piece.file_position,
+                piece.floor,
+                from_offset,
+                self._settings,
+                state,
+                self._producers,
+                self._begun,
+                self._ended,
             )
-        transaction.last_offset = run.last_offset
-        transaction.records_count += run.records_count
+            if state[kernels.ENDED_COUNT]:
+                found.append(self._ended[: state[kernels.ENDED_COUNT]].copy())
+            if reason != kernels.FOLLOWED:
+                self._make_way(reason, piece, int(state[kernels.NEXT_ROW]), source)
+        return np.concatenate(found) if found else self.no_transactions
 
-    def _take_marker(self, run: _Run, marker: Marker, ended: list[Transaction]) -> None:
-        transaction = self._open.pop(run.producer_id, None)
-        if transaction is not None:
-            first_open = self.first_open_offset
-            transaction.marker = marker
-            transaction.marker_offset = run.first_offset
-            transaction.last_stable_offset = (
-                run.first_offset + 1 if first_open is None else first_open
+    def _make_way(self, reason: int, piece: Piece, row: int, source: str) -> None:
+        """See to what the kernel came back for at a row, so that it can go on."""
+        if reason == kernels.PRODUCERS_FULL:
+            self._put_producers(self._open_rows if self._transactions_only else self._rows)
+        elif reason == kernels.BEGUN_FULL:
+            first, count = self._state[[kernels.BEGUN_FIRST, kernels.BEGUN_COUNT]].tolist()
+            kept = kernels.keep_open(self._producers, self._begun, first, count)
+            self._put_begun(self._begun[:kept])
+        elif reason == kernels.BAD_ENTRY:
+            raise CrcMismatchError(
+                WRONG_CHECKSUM,
+                source=source,
+                position=int(piece.table.position[row]),
+                length=int(piece.table.size_bytes[row]),
+                base_offset=int(piece.table.base_offset[row]),
             )
-            ended.append(transaction)
+        elif reason == kernels.NOT_INSIDE:
+            raise IndexError("header table of other bytes than these")
+        elif reason == kernels.ODD_MARKER:
+            marker = self._odd_marker(piece, row, source)
+            self._state[[kernels.MARKER_TYPE, kernels.MARKER_EPOCH]] = marker
 
-    def _note_data(self, run: _Run) -> None:
-        producer = self._producer(run.producer_id, run.producer_epoch)
-        producer.last_offset = run.last_offset
-        producer.offset_delta = run.last_offset - run.last_base_offset
-        producer.last_sequence = _last_sequence(run.base_sequence, producer.offset_delta)
-        producer.timestamp_ms = run.max_timestamp
+    def _odd_marker(self, piece: Piece, row: int, source: str) -> Marker:
+        """Read a marker that brokers write in another way, or that ends no transaction."""
+        nothing = Marker(kernels.OTHER_MARKER, -1)
+        try:
+            marker = _read_marker(piece, row, source, check_crcs=self._check_crcs)
+        except CorruptRecordError:
+            if not self._skip_corrupt:
+                raise
+            return nothing
+        return marker if marker.ends_transaction else nothing
 
-    def _note_marker(self, run: _Run, marker: Marker) -> None:
-        producer = self._producer(run.producer_id, run.producer_epoch)
-        producer.coordinator_epoch = marker.coordinator_epoch
-        producer.timestamp_ms = run.max_timestamp
+    @property
+    def _rows(self) -> Int64s:
+        rows: Int64s = self._producers[self._producers[:, kernels.IS_USED] != 0]
+        return rows
 
-    def _producer(self, producer_id: int, epoch: int) -> _Producer:
-        producer = self._producers.get(producer_id)
-        if producer is None:
-            producer = self._producers[producer_id] = _Producer(epoch)
-        elif producer.epoch != epoch:
-            # A new epoch starts its sequences anew; an open transaction goes on to its marker.
-            producer = self._producers[producer_id] = _Producer(
-                epoch, coordinator_epoch=producer.coordinator_epoch
-            )
-        return producer
+    @property
+    def _open_rows(self) -> Int64s:
+        rows = self._rows
+        still_open: Int64s = rows[rows[:, kernels.FIRST_OPEN_OFFSET] != NO_OFFSET]
+        return still_open
+
+    def _put_producers(self, rows: Int64s) -> None:
+        """Make the table of producers anew, with room for as many again."""
+        size = max(_MIN_SLOTS, 4 << len(rows).bit_length())
+        self._producers = np.zeros((size, kernels.PRODUCER_FIELDS), np.int64)
+        kernels.put_producers(rows, self._producers)
+        self._state[kernels.PRODUCERS_COUNT] = len(rows)
+
+    def _put_begun(self, rows: Int64s) -> None:
+        self._begun = np.empty((max(_MIN_SLOTS, 2 * len(rows)), 2), np.int64)
+        self._begun[: len(rows)] = rows
+        self._state[[kernels.BEGUN_FIRST, kernels.BEGUN_COUNT]] = 0, len(rows)
 
 
-def read_markers(
-    piece: Piece,
-    rows: Int64s,
-    *,
-    source: str,
-    check_crcs: bool = True,
-    skip_corrupt: bool = False,
-) -> dict[int, Marker]:
+def read_markers(piece: Piece, rows: Int64s, *, source: str) -> dict[int, Marker]:
     """Read the control batches at some rows, by their first record.
 
     Returns
@@ -353,42 +366,25 @@ def read_markers(
     Raises
     ------
     CorruptRecordError
-        A wrong checksum, or a record that is no control record, unless `skip_corrupt` leaves such
-        batches out.
+        A wrong checksum, or a record that is no control record.
     """
     rows = rows[piece.table.records_count[rows] != 0]
-    if len(rows) == 0:
-        return {}
-    is_good = _good(piece, rows) if check_crcs else np.ones(len(rows), np.bool_)
-    found, others = _usual_markers(piece, rows[is_good])
-    for row in (*others.tolist(), *rows[~is_good].tolist()):
-        try:
-            found[row] = _read_marker(piece, row, source, check_crcs)
-        except CorruptRecordError:
-            if not skip_corrupt:
-                raise
+    check_inside(piece.buffer, piece.table.entries, rows, piece.file_position)
+    is_good = check_crcs(piece.buffer, piece.table.select(rows), file_position=piece.file_position)
+    types, epochs = np.full(len(rows), kernels.NOT_READ), np.empty(len(rows), np.int64)
+    kernels.read_usual_markers(
+        piece.buffer, piece.table.entries, rows, piece.file_position, types, epochs
+    )
+    found = {}
+    for row, marker_type, epoch, good in zip(
+        rows.tolist(), types.tolist(), epochs.tolist(), is_good.tolist(), strict=True
+    ):
+        is_read = good and marker_type != kernels.NOT_READ
+        found[row] = Marker(marker_type, epoch) if is_read else _read_marker(piece, row, source)
     return found
 
 
-def _usual_markers(piece: Piece, rows: Int64s) -> tuple[dict[int, Marker], Int64s]:
-    """Read markers that are as brokers write them, all at once; gives the other rows too."""
-    starts = piece.table.position[rows] - piece.file_position + RECORDS_OFFSET
-    is_usual = piece.table.size_bytes[rows] == RECORDS_OFFSET + _USUAL_MARKER.itemsize
-    data = piece.buffer[starts[is_usual][:, None] + np.arange(_USUAL_MARKER.itemsize)]
-    records = np.ascontiguousarray(data).view(_USUAL_MARKER).reshape(-1)
-    is_record = (records["deltas"] == 0) & (records["key_length"] == _KEY_LENGTH)
-    is_record &= records["value_length"] == _VALUE_LENGTH
-    is_usual[is_usual] = is_record
-    types = records["type"][is_record].tolist()
-    epochs = records["coordinator_epoch"][is_record].tolist()
-    found = {
-        row: Marker(type_id, epoch if type_id in (ABORT, COMMIT) else -1)
-        for row, type_id, epoch in zip(rows[is_usual].tolist(), types, epochs, strict=True)
-    }
-    return found, rows[~is_usual]
-
-
-def _read_marker(piece: Piece, row: int, source: str, check_crcs: bool) -> Marker:
+def _read_marker(piece: Piece, row: int, source: str, *, check_crcs: bool = True) -> Marker:
     position = int(piece.table.position[row])
     start = position - piece.file_position
     data = piece.buffer.data[start : start + int(piece.table.size_bytes[row])]
@@ -404,124 +400,28 @@ def _read_marker(piece: Piece, row: int, source: str, check_crcs: bool) -> Marke
     return Marker(control.type_id, control.coordinator_epoch)
 
 
-def _good(piece: Piece, rows: Int64s) -> Bools:
-    return check_crcs(piece.buffer, piece.table.select(rows), file_position=piece.file_position)
+def _row_of(state: ProducerState) -> list[int]:
+    row = [0] * kernels.PRODUCER_FIELDS
+    row[kernels.IS_USED] = row[kernels.IS_KNOWN] = 1
+    row[kernels.ID] = state.producer_id
+    row[kernels.EPOCH] = row[kernels.OPEN_EPOCH] = state.producer_epoch
+    row[kernels.LAST_SEQUENCE] = state.last_sequence
+    row[kernels.LAST_DATA_OFFSET] = row[kernels.LAST_OPEN_OFFSET] = state.last_offset
+    row[kernels.OFFSET_DELTA] = state.offset_delta
+    row[kernels.LAST_TIMESTAMP] = state.timestamp_ms
+    row[kernels.COORDINATOR_EPOCH] = state.coordinator_epoch
+    row[kernels.FIRST_OPEN_OFFSET] = state.current_txn_first_offset
+    return row
 
 
-class _Run(NamedTuple):
-    """Batches of one producer with nothing else of it between them, or one control batch.
-
-    `first_offset` is that of the first batch, `last_base_offset` and what follows of the last one.
-    """
-
-    first_row: int
-    first_offset: int
-    producer_id: int
-    producer_epoch: int
-    is_transactional: bool
-    is_control: bool
-    records_count: int
-    last_base_offset: int
-    last_offset: int
-    base_sequence: int
-    max_timestamp: int
-
-
-class _Runs:
-    """The rows of a table, put together so that Python looks at few of them.
-
-    Parameters
-    ----------
-    table : HeaderTable
-    chosen : ndarray of bool
-        Which batches, all with a producer; `count` is their number.
-    """
-
-    def __init__(self, table: HeaderTable, chosen: Bools, count: int) -> None:
-        slots = np.zeros(2 << count.bit_length(), np.int64)
-        runs = np.empty((count, kernels.RUN_FIELDS), np.int64)
-        runs = runs[: kernels.find_runs(table.entries, chosen, slots, runs)]
-        self._first: Int64s = runs[:, kernels.RUN_FIRST]
-        self._counts = runs[:, kernels.RUN_RECORDS]
-        self._begins = table.select(self._first)
-        self._ends = table.select(runs[:, kernels.RUN_LAST])
-        self._is_control = self._begins.is_control
-        self.markers: Int64s = self._first[self._is_control]
-
-    def leave_out_committed(self, markers: dict[int, Marker]) -> None:
-        """Leave out what tells of committed transactions alone."""
-        ends = np.full(len(self._first), -1, np.int64)
-        ends[self._is_control] = [
-            it.type_id if it is not None and it.ends_transaction else -1
-            for it in map(markers.get, self.markers.tolist())
-        ]
-        slots = np.zeros(2 << len(ends).bit_length(), np.int64)
-        kept = np.empty(len(ends), np.bool_)
-        producer_ids = np.ascontiguousarray(self._begins.producer_id)
-        kernels.leave_out_committed(producer_ids, ends, COMMIT, slots, kept)
-        self._first, self._counts = self._first[kept], self._counts[kept]
-        self._begins, self._ends = self._begins.select(kept), self._ends.select(kept)
-        self._is_control = self._is_control[kept]
-
-    def __iter__(self) -> Iterator[_Run]:
-        # In the order of their first rows, so that a transaction is open from its begin on.
-        begins, ends = self._begins, self._ends
-        columns = (
-            self._first,
-            begins.base_offset,
-            begins.producer_id,
-            begins.producer_epoch,
-            begins.is_transactional,
-            self._is_control,
-            self._counts,
-            ends.base_offset,
-            ends.last_offset,
-            ends.base_sequence,
-            ends.max_timestamp,
-        )
-        return map(_Run, *(column.tolist() for column in columns))
-
-
-def _producer_of(state: ProducerState) -> _Producer:
-    return _Producer(
-        epoch=state.producer_epoch,
-        last_sequence=state.last_sequence,
-        last_offset=state.last_offset,
-        offset_delta=state.offset_delta,
-        timestamp_ms=state.timestamp_ms,
-        coordinator_epoch=state.coordinator_epoch,
-    )
-
-
-def _transaction_of(state: ProducerState) -> Transaction:
-    return Transaction(
-        producer_id=state.producer_id,
-        producer_epoch=state.producer_epoch,
-        first_offset=state.current_txn_first_offset,
-        last_offset=state.last_offset,
-    )
-
-
-def _state_of(
-    producer_id: int, producer: _Producer, transaction: Transaction | None
-) -> ProducerState:
+def _state_of(row: Sequence[int]) -> ProducerState:
     return ProducerState(
-        producer_id=producer_id,
-        producer_epoch=producer.epoch,
-        last_sequence=producer.last_sequence,
-        last_offset=producer.last_offset,
-        offset_delta=producer.offset_delta,
-        timestamp_ms=producer.timestamp_ms,
-        coordinator_epoch=producer.coordinator_epoch,
-        current_txn_first_offset=(
-            NO_TRANSACTION if transaction is None else transaction.first_offset
-        ),
+        producer_id=row[kernels.ID],
+        producer_epoch=row[kernels.EPOCH],
+        last_sequence=row[kernels.LAST_SEQUENCE],
+        last_offset=row[kernels.LAST_DATA_OFFSET],
+        offset_delta=row[kernels.OFFSET_DELTA],
+        timestamp_ms=row[kernels.LAST_TIMESTAMP],
+        coordinator_epoch=row[kernels.COORDINATOR_EPOCH],
+        current_txn_first_offset=row[kernels.FIRST_OPEN_OFFSET],
     )
-
-
-def _last_sequence(base_sequence: int, delta: int) -> int:
-    """Kafka's sequences wrap around to 0 behind the largest 31-bit number."""
-    if base_sequence < 0:
-        return base_sequence
-    last = base_sequence + delta
-    return last if last <= _MAX_SEQUENCE else last - _MAX_SEQUENCE - 1

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,9 @@ from spark_segmentlog.record.decoder import RecordDecoder
 from spark_segmentlog.record.header_table import HeaderTable, check_crcs
 from spark_segmentlog.record.record_filter import EntryChoice, RecordFilter, choose_entries
 
+if TYPE_CHECKING:
+    from spark_segmentlog.log.transactions import TransactionOutcomes
+
 MAX_TIME_WALK_BYTES: Final = 8 * 1024 * 1024
 ALL_COLUMNS: Final = (
     "key",
@@ -49,8 +52,6 @@ ALL_COLUMNS: Final = (
 
 _log = logging.getLogger(__name__)
 
-# Of a piece, and of its batches below an offset.
-FindUncommitted = Callable[["Segment", Piece, int], Bools]
 # Told of offsets [start, end) that a segment lacks, and why that is known.
 OnLost = Callable[[int, int, str], None]
 
@@ -391,7 +392,7 @@ class SegmentScanner:
         *,
         start_position: int | None = None,
         end_position: int | None = None,
-        find_uncommitted: FindUncommitted | None = None,
+        outcomes: TransactionOutcomes | None = None,
         on_lost: OnLost | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Decode the rows of a segment; some may be held back until `flush`.
@@ -400,8 +401,8 @@ class SegmentScanner:
         ----------
         start_position, end_position : int, optional
             Starts of batches; found by the filter where not given.
-        find_uncommitted : callable, optional
-            Asked for the batches that are not committed, of pieces with transactional ones.
+        outcomes : TransactionOutcomes, optional
+            Asked for the batches that are not committed, and where the log is stable.
         on_lost : callable, optional
             Told of offsets at the segment's end that are gone, as its indexes tell.
 
@@ -426,10 +427,7 @@ class SegmentScanner:
                 self._on_corrupt,
             )
             start_offset = self.next_offset
-            walk.is_reported = self._reported(segment, end_offset)
-            wanted = replace(
-                self.options.record_filter, start_offset=start_offset, end_offset=end_offset
-            )
+            walk.is_reported = self._reported(segment, start_offset, end_offset)
 
             def is_last(table: HeaderTable) -> bool:
                 is_at_end = end_position is not None and table.end_position >= end_position
@@ -438,11 +436,17 @@ class SegmentScanner:
             with closing(self._pieces(walk, is_last)) as pieces:
                 for piece in pieces:
                     table = piece.table
-                    choice = choose_entries(
-                        table, _above(wanted, piece.floor), end_position=end_position
-                    )
-                    if find_uncommitted is not None and choice.has_transactions:
-                        choice = _without(choice, find_uncommitted(segment, piece, end_offset))
+                    choice = self._choose(piece, start_offset, end_offset, end_position)
+                    if outcomes is not None:
+                        uncommitted = outcomes.uncommitted(
+                            segment, piece, end_offset, has_transactions=choice.has_transactions
+                        )
+                        if outcomes.stable_offset < end_offset:
+                            end_offset = outcomes.stable_offset
+                            walk.is_reported = self._reported(segment, start_offset, end_offset)
+                            choice = self._choose(piece, start_offset, end_offset, end_position)
+                        if uncommitted is not None:
+                            choice = _without(choice, uncommitted)
                     if self.options.check_crcs and choice.unread.any():
                         self._check_unread(walk, piece, choice.unread)
                     if choice.selected.any():
@@ -454,13 +458,24 @@ class SegmentScanner:
             if end_position is None and on_lost is not None:
                 self._look_for_lost(segment, file, walk, end_offset, on_lost)
 
-    def _reported(self, segment: Segment, end_offset: int) -> IsReported:
+    def _choose(
+        self, piece: Piece, start_offset: int, end_offset: int, end_position: int | None
+    ) -> EntryChoice:
+        """Choose the entries that may hold rows of [start, end) that were not met before."""
+        wanted = replace(
+            self.options.record_filter,
+            start_offset=max(start_offset, piece.floor),
+            end_offset=end_offset,
+        )
+        return choose_entries(piece.table, wanted, end_position=end_position)
+
+    def _reported(self, segment: Segment, start_offset: int, end_offset: int) -> IsReported:
         """Make what tells whether missing offsets that begin somewhere are this scan's to report.
 
         They are reported by the scan whose range they begin in, or that begins a read inside them;
         bytes behind the last offset by the one that reads up to the segment's end.
         """
-        start_offset, read_range = self.next_offset, self.options.read_range
+        read_range = self.options.read_range
         first = start_offset if read_range is None else min(read_range[0], start_offset)
         last = end_offset if read_range is None else read_range[1]
         is_at_end = end_offset >= min(last, segment.offset_limit)
@@ -572,13 +587,6 @@ def _without(choice: EntryChoice, uncommitted: Bools) -> EntryChoice:
     """Leave out the batches that are not committed; their checksums are compared all the same."""
     left_out = choice.selected & uncommitted
     return replace(choice, selected=choice.selected & ~left_out, unread=choice.unread | left_out)
-
-
-def _above(wanted: RecordFilter, floor: int) -> RecordFilter:
-    """Leave out the offsets that were met before."""
-    if floor <= wanted.start_offset:
-        return wanted
-    return replace(wanted, start_offset=floor)
 
 
 @lru_cache(maxsize=1024)

@@ -1,27 +1,29 @@
 """Which rows are committed: decided by the batches and markers of a log, and by nothing else.
 
 A transactional batch is committed if the next marker of its producer is a COMMIT, aborted if that
-is an ABORT, open if there is none. So a read looks at what it has in hand anyway, and ahead of it
-no further than to the markers that decide. The last stable offset, where the oldest open
-transaction begins, takes a walk over the headers of the whole log, since nothing else tells for
-sure that none is open.
+is an ABORT, open if there is none. So a read looks at what it has in hand anyway, and
+ahead of it no further than to the markers that decide. The last stable offset, where the oldest
+open transaction begins, takes a walk over the headers of the whole log, since nothing else tells
+for sure that none is open; a read of the whole log is that walk.
 
 `.txnindex` and `.snapshot` files are not asked: whatever they hold, or if they are gone, the rows
 are the same. What they would save is little, and one that is well-formed and lacks an entry cannot
 be told from a right one without the same walk. `verify` compares transaction indexes with the
 markers, since a broker believes them.
 
-Headers that decide are checked. A read compares the checksums of all batches that it looks at, up
-to the markers ahead. Where an open transaction hides the rows behind its begin, the checksums from
-there to the log's end are compared: what hides them may be a flipped bit in a header.
+Headers that decide are checked: the checksums of markers are compared, and of all that one flipped
+bit may have made of a marker. Data with a flipped bit decides nothing about other data; a read
+compares the checksums of all that it reads. Where an open transaction hides the rows behind its
+begin, the checksums from there to the log's end are compared: what hides them may be a flipped bit
+in a header.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -29,12 +31,15 @@ from spark_segmentlog.errors import CorruptRecordError, CrcMismatchError
 from spark_segmentlog.log.file_names import MAX_OFFSET
 from spark_segmentlog.log.header_walk import WRONG_CHECKSUM, HeaderWalk, Piece, ReadBuffer
 from spark_segmentlog.log.producer_tracker import ProducerTracker, Transaction
-from spark_segmentlog.record._types import Bools
+from spark_segmentlog.record import producer_kernels as kernels
+from spark_segmentlog.record._types import Bools, Int64s
 from spark_segmentlog.record.header_table import HeaderTable, check_crcs
 
 if TYPE_CHECKING:
     from spark_segmentlog.log.partition_log import PartitionLog
     from spark_segmentlog.log.segment import Segment
+
+LOOK_AHEAD_BYTES: Final = 256 * 1024
 
 _log = logging.getLogger(__name__)
 
@@ -51,8 +56,8 @@ def transaction_tracker(log: PartitionLog, *, uncommitted_only: bool = False) ->
 
 def follow_transactions(
     log: PartitionLog, tracker: ProducerTracker, start_offset: int, end_offset: int
-) -> Iterator[Transaction]:
-    """Follow the batches that begin in [start, end); yields transactions as they end.
+) -> Iterator[Int64s]:
+    """Follow the batches that begin in [start, end); yields transactions as they end, in rows.
 
     Raises
     ------
@@ -65,7 +70,7 @@ def follow_transactions(
         is_checked = log.check_crcs and log.skip_corrupt
         walk = _Walk(segment, buffer, end_offset, log.skip_corrupt, is_checked)
         for piece, _ in walk.pieces(position):
-            yield from tracker.take(piece, segment.log_path, from_offset=start_offset)
+            yield tracker.follow(piece, segment.log_path, start_offset)
 
 
 def find_open_transactions(
@@ -109,17 +114,37 @@ def walk_transactions(log: PartitionLog, end_offset: int) -> Iterator[Transactio
         Bytes that are no batch, unless the log steps over them.
     """
     tracker = transaction_tracker(log)
-    start_offset = log.first_offset
-    for transaction in follow_transactions(log, tracker, start_offset, log.log_end_offset):
+    for ended in follow_transactions(log, tracker, log.first_offset, log.log_end_offset):
+        yield from _with_data(map(Transaction.of, ended.tolist()), end_offset)
+    yield from _with_data(tracker.open_transactions, end_offset)
+
+
+def _with_data(transactions: Iterable[Transaction], end_offset: int) -> Iterator[Transaction]:
+    for transaction in transactions:
         if transaction.first_offset < end_offset and transaction.records_count > 0:
             yield transaction
-    for transaction in sorted(tracker.open_transactions, key=lambda it: it.first_offset):
-        if transaction.first_offset < end_offset and transaction.records_count > 0:
-            yield transaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeRead:
+    """A read of all that follows an offset, which finds out by itself where the log is stable.
+
+    Attributes
+    ----------
+    start_offset : int
+        Where it starts; no batch behind it is passed over.
+    log_end_offset : int
+        Where the log ended when it began.
+    """
+
+    start_offset: int
+    log_end_offset: int
 
 
 class TransactionOutcomes:
     """Tells of the batches that a scan has in hand which ones are not committed.
+
+    The scan's own pieces are followed, and ahead of them headers as far as the markers that decide.
 
     Parameters
     ----------
@@ -129,31 +154,50 @@ class TransactionOutcomes:
         Whether checksums are compared.
     skip_corrupt : bool
         Whether bad bytes are stepped over, or are an error.
+    whole_read : WholeRead, optional
+        Of a scan that does not know the last stable offset.
+
+    Attributes
+    ----------
+    stable_offset : int
+        Where a transaction begins that is open at the end of the log of a whole read; the largest
+        number while none is known.
     """
 
     def __init__(
-        self, find_log: Callable[[], PartitionLog], *, check_crcs: bool, skip_corrupt: bool
+        self,
+        find_log: Callable[[], PartitionLog],
+        *,
+        check_crcs: bool,
+        skip_corrupt: bool,
+        whole_read: WholeRead | None = None,
     ) -> None:
+        self.stable_offset = MAX_OFFSET
         self._find_log = find_log
-        self._skip_corrupt = skip_corrupt
         self._check_crcs = check_crcs
+        self._skip_corrupt = skip_corrupt
+        self._whole_read = whole_read
+        self._has_begun = whole_read is None
+        self._from_offset = 0
         self._tracker = ProducerTracker(
             check_crcs=check_crcs,
             skip_corrupt=skip_corrupt,
             transactions_only=True,
             uncommitted_only=True,
         )
-        self._ended: list[Transaction] = []
+        self._aborted = self._tracker.no_transactions
         self._segment: Segment | None = None
         self._position = 0
-        self._buffer = ReadBuffer()
+        self._buffer = ReadBuffer(LOOK_AHEAD_BYTES)
 
-    def uncommitted(self, segment: Segment, piece: Piece, end_offset: int) -> Bools:
-        """Tell which batches of a piece belong to aborted or open transactions.
+    def uncommitted(
+        self, segment: Segment, piece: Piece, end_offset: int, *, has_transactions: bool
+    ) -> Bools | None:
+        """Tell which batches of a piece belong to aborted or open transactions; None for none.
 
-        Pieces come in the order of the log; those without transactional batches may be left out.
-        Only batches that begin below `end_offset` are told of: the scan, which compares their
-        checksums, reads no others.
+        Pieces come in the order of the log. Only batches that begin below `end_offset` are told of:
+        the scan, which compares their checksums, reads no others. Where `has_transactions` is
+        false, none of them is of a transaction.
 
         Raises
         ------
@@ -162,20 +206,32 @@ class TransactionOutcomes:
         CorruptRecordError
             Bad bytes ahead, up to the markers that decide.
         """
+        if not self._has_begun:
+            self._begin(segment, piece)
+        if not has_transactions:
+            return None
         table = piece.table
         is_read = table.base_offset < end_offset
-        if is_read.any():
-            read = piece if is_read.all() else replace(piece, table=table.select(is_read))
-            self._come_to(segment, read)
-            self._look_ahead(segment, read)
-        first_offset = int(table.base_offset[0])
-        self._ended = [it for it in self._ended if (it.marker_offset or 0) >= first_offset]
-        is_hidden: Bools = np.zeros(len(table), np.bool_)
-        for it in (*self._ended, *self._tracker.open_transactions):
-            if it.marker is None or it.is_aborted:
-                _mark(is_hidden, table, it)
-        is_hidden &= is_read
-        return is_hidden
+        read = piece if is_read.all() else replace(piece, table=table.select(is_read))
+        self._come_to(segment, read)
+        self._look_ahead(segment, read)
+        is_late = self._aborted[:, kernels.ENDED_MARKER_OFFSET] >= int(table.base_offset[0])
+        self._aborted = self._aborted[is_late]
+        marks = _marks(table, self._aborted, self._tracker.open_transactions)
+        marks &= is_read
+        return marks
+
+    def _begin(self, segment: Segment, piece: Piece) -> None:
+        """Follow what lies before a whole read, and what is open there up to where it ends."""
+        self._has_begun = True
+        assert self._whole_read is not None
+        log, start_offset = self._find_log(), self._whole_read.start_offset
+        for aborted in follow_transactions(log, self._tracker, log.first_offset, start_offset):
+            self._note(aborted)
+        self._from_offset = start_offset
+        if self._tracker.first_open_offset is not None:
+            self._segment, self._position = segment, int(piece.table.position[0])
+            self._look_ahead(segment, piece)
 
     def _come_to(self, segment: Segment, piece: Piece) -> None:
         """Take what was not looked at before of the piece in hand."""
@@ -193,7 +249,7 @@ class TransactionOutcomes:
         if position < self._position:
             first = int(np.searchsorted(table.position, self._position))
             table = table.between(first, len(table))
-        self._ended += self._tracker.take(replace(piece, table=table), segment.log_path)
+        self._take(replace(piece, table=table), segment)
         self._position = _end_of(table)
 
     def _look_ahead(self, segment: Segment, piece: Piece) -> None:
@@ -201,21 +257,30 @@ class TransactionOutcomes:
         while not self._is_decided(segment, piece):
             current = self._segment
             assert current is not None
-            end_offset = MAX_OFFSET
-            if current.end_offset_bound is None:
-                end_offset = self._find_log().log_end_offset
-            walk = _Walk(current, self._buffer, end_offset, self._skip_corrupt, self._check_crcs)
+            walk = _Walk(
+                current,
+                self._buffer,
+                self._end_offset_of(current),
+                self._skip_corrupt,
+                self._check_crcs and self._skip_corrupt,
+            )
             for ahead, position in walk.pieces(self._position):
-                self._ended += self._tracker.take(ahead, current.log_path)
+                self._take(ahead, current)
                 self._position = position
                 if self._is_decided(segment, piece):
                     return
-            if current.end_offset_bound is None:
-                return
-            later = self._find_log().segments_between(current.end_offset_bound, MAX_OFFSET)
+            later = self._segments_after(current)
             if not later:
+                self._hold_back()
                 return
             self._segment, self._position = later[0], 0
+
+    def _take(self, piece: Piece, segment: Segment) -> None:
+        self._note(self._tracker.follow(piece, segment.log_path, self._from_offset))
+
+    def _note(self, aborted: Int64s) -> None:
+        if len(aborted):
+            self._aborted = np.concatenate([self._aborted, aborted])
 
     def _is_decided(self, segment: Segment, piece: Piece) -> bool:
         current = self._segment
@@ -226,18 +291,43 @@ class TransactionOutcomes:
         first = self._tracker.first_open_offset
         return first is None or first > int(piece.table.base_offset[-1])
 
-
-def _mark(is_hidden: Bools, table: HeaderTable, transaction: Transaction) -> None:
-    """Mark the batches of a transaction in a table, whose batches lie in order."""
-    bounds = [transaction.first_offset, MAX_OFFSET]
-    if transaction.marker_offset is not None:
-        bounds[1] = transaction.marker_offset
-    first, last = np.searchsorted(table.base_offset, bounds).tolist()
-    if first < last:
-        among = table.between(first, last)
-        is_hidden[first:last] |= among.is_transactional & (
-            among.producer_id == transaction.producer_id
+    def _end_offset_of(self, segment: Segment) -> int:
+        if self._whole_read is not None:
+            return self._whole_read.log_end_offset
+        return (
+            MAX_OFFSET if segment.end_offset_bound is not None else self._find_log().log_end_offset
         )
+
+    def _segments_after(self, segment: Segment) -> Sequence[Segment]:
+        bound = segment.end_offset_bound
+        end_offset = MAX_OFFSET if self._whole_read is None else self._whole_read.log_end_offset
+        if bound is None or bound >= end_offset:
+            return ()
+        return self._find_log().segments_between(bound, end_offset)
+
+    def _hold_back(self) -> None:
+        """Hold back what follows the begin of a transaction that is open at the log's end."""
+        first = self._tracker.first_open_offset
+        if self._whole_read is not None and first is not None:
+            self.stable_offset = first
+            _check(self._find_log(), first, self._whole_read.log_end_offset)
+
+
+def _marks(table: HeaderTable, aborted: Int64s, still_open: Sequence[Transaction]) -> Bools:
+    """Mark the batches of a table that belong to transactions that were aborted or are open."""
+    rows = [(it.producer_id, it.first_offset, MAX_OFFSET) for it in still_open]
+    columns = [kernels.ENDED_ID, kernels.ENDED_FIRST_OFFSET, kernels.ENDED_MARKER_OFFSET]
+    found = np.concatenate([aborted[:, columns], np.array(rows, np.int64).reshape(-1, 3)])
+    producer_ids, first_offsets, end_offsets = np.ascontiguousarray(
+        found[np.argsort(found[:, 1], kind="stable")].T
+    )
+    marks = np.zeros(len(table), np.bool_)
+    if len(found):
+        slots = np.zeros(4 << len(found).bit_length(), np.int64)
+        kernels.mark_uncommitted(
+            table.entries, producer_ids, first_offsets, end_offsets, slots, marks
+        )
+    return marks
 
 
 def _end_of(table: HeaderTable) -> int:

@@ -79,11 +79,6 @@ from spark_segmentlog.record.layout import (
 ) = range(14)
 HEADER_FIELDS = 14
 
-# Fields of a run of batches of one producer: the rows of its first and last batch, its records.
-
-RUN_FIRST, RUN_LAST, RUN_RECORDS = range(3)
-RUN_FIELDS = 3
-
 # Kinds of entries, each decoded in its own way; a compressed kind is one above its plain one.
 
 PLAIN_BATCH, COMPRESSED_BATCH, PLAIN_MESSAGE, WRAPPER, BAD_CODEC = range(5)
@@ -440,117 +435,6 @@ def scan_entries(
         count += 1
         position += size
     return count, position, SCAN_END, 0, unordered
-
-
-@kernel
-def choose_producers(
-    table: Int64s, transactions_only: bool, floor: int, from_offset: int, chosen: Bools
-) -> int:
-    """Choose batches of producers that start at an offset or behind it; gives their number.
-
-    `chosen` becomes the mask of them. Batches that end below `floor` are left out.
-    """
-    count = 0
-    for i in range(len(table)):
-        row = table[i]
-        is_wanted = row[PRODUCER_ID] >= 0
-        if transactions_only:
-            is_wanted = row[ATTRIBUTES] & TRANSACTIONAL_MASK != 0
-        is_chosen = (
-            row[MAGIC] == 2
-            and is_wanted
-            and row[LAST_OFFSET] >= floor
-            and row[BASE_OFFSET] >= from_offset
-        )
-        chosen[i] = is_chosen
-        count += 1 if is_chosen else 0
-    return count
-
-
-@kernel
-def find_runs(table: Int64s, chosen: Bools, slots: Int64s, runs: Int64s) -> int:
-    """Put the chosen batches together to runs, in the order of their first rows.
-
-    A run is a control batch, or data batches of one producer with no control batch of it and no
-    other epoch or transactional bit between them. Each is a row of RUN_FIELDS fields; `runs` has
-    room for one a chosen batch. `slots` are zeros, a power of two of them, more than the chosen
-    batches.
-    Returns the number of runs.
-    """
-    count = 0
-    mask = len(slots) - 1
-    for i in range(min(len(table), len(chosen))):
-        if not chosen[i]:
-            continue
-        row = table[i]
-        producer_id = row[PRODUCER_ID]
-        at = _slot_of(producer_id) & mask
-        for _ in range(len(slots)):
-            if slots[at] == 0 or table[runs[slots[at] - 1, RUN_LAST], PRODUCER_ID] == producer_id:
-                break
-            at = (at + 1) & mask
-        if slots[at] != 0:
-            run = runs[slots[at] - 1]
-            if _goes_on(table[run[RUN_LAST]], row):
-                run[RUN_LAST] = i
-                run[RUN_RECORDS] += row[RECORDS_COUNT]
-                continue
-        if count == len(runs):
-            return count
-        runs[count, RUN_FIRST] = i
-        runs[count, RUN_LAST] = i
-        runs[count, RUN_RECORDS] = row[RECORDS_COUNT]
-        count += 1
-        slots[at] = count
-    return count
-
-
-@kernel
-def leave_out_committed(
-    producer_ids: Int64s, ends: Int64s, commit: int, slots: Int64s, kept: Bools
-) -> None:
-    """Choose the runs that tell of transactions that are not committed.
-
-    `ends` holds the type of the marker that a run is, -1 where it ends no transaction. Left out are
-    data that a marker `commit` follows, and such markers that follow another of their producer, so
-    that one is kept that may end what began before. `slots` are zeros, a power of two and more than
-    the runs; `kept` becomes the mask.
-    """
-    mask = len(slots) - 1
-    for i in range(len(kept) - 1, -1, -1):
-        kept[i] = True
-        at = _slot_of(producer_ids[i]) & mask
-        for _ in range(len(slots)):
-            if slots[at] == 0 or producer_ids[slots[at] - 1] == producer_ids[i]:
-                break
-            at = (at + 1) & mask
-        following = slots[at] - 1
-        is_committed = following >= 0 and ends[following] == commit
-        if ends[i] >= 0:
-            if is_committed:
-                kept[following] = False
-            slots[at] = i + 1
-        elif is_committed:
-            kept[i] = False
-
-
-@inlined
-def _slot_of(producer_id: int) -> int:
-    mixed = uint64(producer_id) * uint64(0x9E3779B97F4A7C15)
-    return int64(mixed >> uint64(33))
-
-
-@inlined
-def _goes_on(before: Int64s, row: Int64s) -> bool:
-    """Tell whether a batch belongs to the run whose last one is that before it."""
-    flags = before[ATTRIBUTES] | row[ATTRIBUTES]
-    different = before[ATTRIBUTES] ^ row[ATTRIBUTES]
-    goes_on: bool = (
-        flags & CONTROL_MASK == 0
-        and different & TRANSACTIONAL_MASK == 0
-        and before[PRODUCER_EPOCH] == row[PRODUCER_EPOCH]
-    )
-    return goes_on
 
 
 @kernel

@@ -12,7 +12,7 @@ from typing import Any
 
 from numba.core.registry import cpu_target
 
-from spark_segmentlog.record import codec_kernels, kernels
+from spark_segmentlog.record import codec_kernels, kernels, producer_kernels
 
 _log = logging.getLogger(__name__)
 _CACHE_ERRORS = (OSError, EOFError, pickle.PickleError, AttributeError, ImportError, LookupError)
@@ -28,8 +28,9 @@ def load_cached_kernels() -> int:
     """
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
-    named = [*vars(kernels).values(), *vars(codec_kernels).values()]
-    return sum(_load(value) for value in named if hasattr(value, "overloads"))
+    modules = (kernels, codec_kernels, producer_kernels)
+    named = {value for it in modules for value in vars(it).values() if hasattr(value, "overloads")}
+    return sum(_load(value) for value in named)
 
 
 def _load(dispatcher: Any) -> int:

@@ -47,13 +47,15 @@ _log = logging.getLogger(__name__)
 class Slice:
     """Offsets [start, end) of one partition, and the neighbouring segments that hold them.
 
-    `read_range` is that of the whole read, where it is cut into slices.
+    `read_range` is that of the whole read, where it is cut into slices. `log` is the partition, for
+    a reader in this process that is yet to find its last stable offset.
     """
 
     segments: tuple[Segment, ...]
     start_offset: int
     end_offset: int
     read_range: tuple[int, int] | None = None
+    log: PartitionLog | None = None
 
 
 Split = tuple[Slice, ...]
@@ -62,9 +64,12 @@ Split = tuple[Slice, ...]
 class LogBounds:
     """Where one partition starts and ends, as the isolation level and the high watermark say."""
 
-    def __init__(self, log: PartitionLog, options: ReadOptions) -> None:
+    def __init__(
+        self, log: PartitionLog, options: ReadOptions, *, finds_stable_offset: bool = False
+    ) -> None:
         self._log = log
         self._options = options
+        self._finds_stable_offset = finds_stable_offset
 
     @property
     def log_start_offset(self) -> int:
@@ -102,12 +107,26 @@ class LogBounds:
         OptionValueError
             The high watermark is asked for, and no checkpoint tells it.
         """
-        end = self._log.log_end_offset
+        end = self._visible_end_offset()
         if self._options.is_read_committed:
             end = min(end, self._log.last_stable_offset())
-        if self._options.until_high_watermark:
-            end = min(end, self._high_watermark())
         return max(end, self.log_start_offset)
+
+    def end_of_read(self) -> int:
+        """Offset where a read has to stop by what is known before it.
+
+        Raises
+        ------
+        OptionValueError
+            The high watermark is asked for, and no checkpoint tells it.
+        """
+        if self._finds_stable_offset:
+            return max(self._visible_end_offset(), self.log_start_offset)
+        return self.latest_offset()
+
+    def _visible_end_offset(self) -> int:
+        end = self._log.log_end_offset
+        return min(end, self._high_watermark()) if self._options.until_high_watermark else end
 
     def offset_for_timestamp(self, timestamp_ms: int) -> int | None:
         """Offset of the first record at or after a timestamp."""
@@ -170,8 +189,15 @@ def choose_partitions(options: ReadOptions, manager: LogManager) -> list[TopicPa
     return chosen
 
 
-def resolve_read(options: ReadOptions, bounds: RowBounds = EVERYTHING) -> ResolvedRead:
+def resolve_read(
+    options: ReadOptions, bounds: RowBounds = EVERYTHING, *, finds_stable_offset: bool = False
+) -> ResolvedRead:
     """Fix where a read starts and ends in each partition.
+
+    Parameters
+    ----------
+    finds_stable_offset : bool
+        Whether the read stops at the last stable offset by itself, so that nobody looks for it now.
 
     Raises
     ------
@@ -188,18 +214,21 @@ def resolve_read(options: ReadOptions, bounds: RowBounds = EVERYTHING) -> Resolv
         [it for it in wanted if _needs_end(it, manager.partition_log(it), options, bounds)]
     )
     logs = {it: manager.partition_log(it) for it in wanted}
-    ranges = [
-        _resolve_range(it, LogBounds(log, options), options, bounds) for it, log in logs.items()
-    ]
-    for it in ranges:
-        _check_segments(logs[it.topic_partition], it, options)
-        _check_log_end(logs[it.topic_partition], it, options)
+    ranges = []
+    for it, log in logs.items():
+        log_bounds = LogBounds(log, options, finds_stable_offset=finds_stable_offset)
+        found = _resolve_range(it, log_bounds, options, bounds)
+        _check_segments(log, found, options)
+        _check_log_end(log, log_bounds, found.end_offset, options)
+        ranges.append(found)
     if options.view is not View.SEGMENTS:
         ranges = [it for it in ranges if it.start_offset < it.end_offset]
     return ResolvedRead(tuple(ranges), logs)
 
 
-def _check_log_end(log: PartitionLog, offset_range: OffsetRange, options: ReadOptions) -> None:
+def _check_log_end(
+    log: PartitionLog, log_bounds: LogBounds, end_offset: int, options: ReadOptions
+) -> None:
     """Tell of offsets behind the log's end that were there once, where a read reaches its end.
 
     Raises
@@ -207,8 +236,7 @@ def _check_log_end(log: PartitionLog, offset_range: OffsetRange, options: ReadOp
     DataLossError
         There are some, and neither ``failOnDataLoss`` nor ``mode`` says to leave them out.
     """
-    end_offset = offset_range.end_offset
-    if options.is_read_committed and end_offset == log.last_stable_offset():
+    if options.is_read_committed and end_offset == log_bounds.end_of_read():
         # What holds rows back may be that the end of their transaction is gone.
         end_offset = log.log_end_offset
     if len(log.base_offsets) and end_offset < int(log.base_offsets[-1]):
@@ -289,12 +317,12 @@ def _resolve_range(
             OffsetRange(topic_partition, start, last_base), log_bounds, options
         )
     else:
-        latest = log_bounds.latest_offset()
+        latest = log_bounds.end_of_read()
         asked = OffsetRange(topic_partition, start, max(start, latest))
         available = replace(_check_range(asked, log_bounds, options), end_offset=latest)
     last = available.end_offset
     if log_bounds.is_always_bounded:
-        last = min(last, log_bounds.latest_offset())
+        last = min(last, log_bounds.end_of_read())
     return OffsetRange(
         topic_partition,
         max(available.start_offset, bounds.start_offset),
@@ -319,10 +347,23 @@ def plan_splits(options: ReadOptions, bounds: RowBounds = EVERYTHING) -> list[Sp
 
 def plan_whole_ranges(options: ReadOptions, bounds: RowBounds = EVERYTHING) -> list[Split]:
     """Make one split of each partition, for a reader that takes them one after the other."""
-    read = resolve_read(options, bounds)
+    is_of_records = options.view is View.RECORDS
+    # A scan that passes segments over does not meet all transactions.
+    finds_stable_offset = (
+        options.is_read_committed and is_of_records and bounds.min_timestamp_ms is None
+    )
+    read = resolve_read(options, bounds, finds_stable_offset=finds_stable_offset)
     if options.view is View.SEGMENTS:
         return _splits_of_listings(read, bounds)
-    return _splits_of_ranges(read.ranges, read.logs, bounds)
+    splits = _splits_of_ranges(read.ranges, read.logs, bounds)
+    return _with_logs(splits, read.logs) if finds_stable_offset else splits
+
+
+def _with_logs(splits: list[Split], logs: Mapping[TopicPartition, PartitionLog]) -> list[Split]:
+    return [
+        tuple(replace(it, log=logs[it.segments[0].topic_partition]) for it in split)
+        for split in splits
+    ]
 
 
 def cut_into_splits(
@@ -515,6 +556,8 @@ def _read_slice(it: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch]:
         it.segments,
         request.scan_options(it),
         on_corrupt=corrupt.append if request.gives_corrupt_rows else None,
+        partition_log=it.log,
+        finds_stable_offset=it.log is not None,
     ):
         yield request.shape.fit(batch)
         if corrupt:

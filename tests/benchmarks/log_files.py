@@ -126,18 +126,21 @@ def batch(
     codec: str,
     *,
     producer_id: int = -1,
-    is_marker: bool = False,
+    base_sequence: int = -1,
 ) -> bytes:
-    """Frame one batch around a records section; with a producer id it is of a transaction."""
+    """Frame one batch around a records section.
+
+    With a producer id it is of a transaction; without a sequence it is a marker then.
+    """
     last_delta = records_per_batch - 1
     first_timestamp = FIRST_TIMESTAMP_MS + base_offset
     last_timestamp = first_timestamp + last_delta
     attributes = _CODEC_IDS[codec]
     epoch = -1
     if producer_id >= 0:
-        attributes |= _TRANSACTIONAL | (_CONTROL if is_marker else 0)
+        attributes |= _TRANSACTIONAL | (_CONTROL if base_sequence < 0 else 0)
         epoch = 0
-    producer = (producer_id, epoch, -1)
+    producer = (producer_id, epoch, base_sequence)
     covered = _COVERED.pack(
         attributes, last_delta, first_timestamp, last_timestamp, *producer, records_per_batch
     )
@@ -196,7 +199,10 @@ def _batches(shape: LogShape) -> Iterator[tuple[int, bytes]]:
     base_offset = ended = 0
     for index in range(shape.records_count // shape.records_per_batch):
         records = templates[index * 7 % VARIANTS_COUNT]
-        producer_id = index % PRODUCERS_COUNT if shape.transaction_batches else -1
+        producer_id = base_sequence = -1
+        if shape.transaction_batches:
+            turn, producer_id = divmod(index, PRODUCERS_COUNT)
+            base_sequence = turn * shape.records_per_batch
         yield (
             base_offset,
             batch(
@@ -205,6 +211,7 @@ def _batches(shape: LogShape) -> Iterator[tuple[int, bytes]]:
                 shape.records_per_batch,
                 shape.codec,
                 producer_id=producer_id,
+                base_sequence=base_sequence,
             ),
         )
         base_offset += shape.records_per_batch
@@ -223,7 +230,7 @@ def _ends_transaction(index: int, shape: LogShape) -> bool:
 
 def _marker(base_offset: int, producer_id: int, *, is_commit: bool) -> bytes:
     record = _MARKER.pack(32, 0, 0, 0, 8, 0, int(is_commit), 12, 0, 0, 0)
-    return batch(record, base_offset, 1, "none", producer_id=producer_id, is_marker=True)
+    return batch(record, base_offset, 1, "none", producer_id=producer_id)
 
 
 def _record(draw: random.Random, words: list[bytes], delta: int) -> bytes:
