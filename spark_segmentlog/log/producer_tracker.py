@@ -179,7 +179,7 @@ class ProducerTracker:
         self._settings = settings
         self._state = np.zeros(kernels.STATE_FIELDS, np.int64)
         self._state[kernels.MARKER_TYPE] = kernels.NOT_READ
-        self._producers = np.zeros((_MIN_SLOTS, kernels.PRODUCER_FIELDS), np.int64)
+        self._producers = _empty_slots(_MIN_SLOTS)
         self._begun = np.empty((_MIN_SLOTS, 2), np.int64)
         self._ended = np.empty((_MIN_ENDED, kernels.ENDED_FIELDS), np.int64)
 
@@ -338,14 +338,14 @@ class ProducerTracker:
 
     @property
     def _open_rows(self) -> Int64s:
-        rows = self._rows
-        still_open: Int64s = rows[rows[:, kernels.FIRST_OPEN_OFFSET] != NO_OFFSET]
-        return still_open
+        is_open = self._producers[:, kernels.FIRST_OPEN_OFFSET] != NO_OFFSET
+        rows: Int64s = self._producers[is_open]
+        return rows
 
     def _put_producers(self, rows: Int64s) -> None:
         """Make the table of producers anew, with room for as many again."""
         size = max(_MIN_SLOTS, 4 << len(rows).bit_length())
-        self._producers = np.zeros((size, kernels.PRODUCER_FIELDS), np.int64)
+        self._producers = _empty_slots(size)
         kernels.put_producers(rows, self._producers)
         self._state[kernels.PRODUCERS_COUNT] = len(rows)
 
@@ -398,6 +398,12 @@ def _read_marker(piece: Piece, row: int, source: str, *, check_crcs: bool = True
             str(error), source=source, position=position, base_offset=record.offset
         ) from error
     return Marker(control.type_id, control.coordinator_epoch)
+
+
+def _empty_slots(count: int) -> Int64s:
+    slots = np.zeros((count, kernels.PRODUCER_FIELDS), np.int64)
+    slots[:, kernels.FIRST_OPEN_OFFSET] = NO_OFFSET
+    return slots
 
 
 def _row_of(state: ProducerState) -> list[int]:

@@ -210,15 +210,13 @@ class TransactionOutcomes:
             self._begin(segment, piece)
         if not has_transactions:
             return None
-        table = piece.table
-        is_read = table.base_offset < end_offset
-        read = piece if is_read.all() else replace(piece, table=table.select(is_read))
+        read = _below(piece, end_offset)
         self._come_to(segment, read)
         self._look_ahead(segment, read)
-        is_late = self._aborted[:, kernels.ENDED_MARKER_OFFSET] >= int(table.base_offset[0])
+        is_late = self._aborted[:, kernels.ENDED_MARKER_OFFSET] >= int(piece.table.base_offset[0])
         self._aborted = self._aborted[is_late]
-        marks = _marks(table, self._aborted, self._tracker.open_transactions)
-        marks &= is_read
+        marks = np.zeros(len(piece.table), np.bool_)
+        _mark(read.table, self._aborted, self._tracker.open_transactions, marks[: len(read.table)])
         return marks
 
     def _begin(self, segment: Segment, piece: Piece) -> None:
@@ -313,21 +311,27 @@ class TransactionOutcomes:
             _check(self._find_log(), first, self._whole_read.log_end_offset)
 
 
-def _marks(table: HeaderTable, aborted: Int64s, still_open: Sequence[Transaction]) -> Bools:
+def _mark(
+    table: HeaderTable, aborted: Int64s, still_open: Sequence[Transaction], marks: Bools
+) -> None:
     """Mark the batches of a table that belong to transactions that were aborted or are open."""
     rows = [(it.producer_id, it.first_offset, MAX_OFFSET) for it in still_open]
     columns = [kernels.ENDED_ID, kernels.ENDED_FIRST_OFFSET, kernels.ENDED_MARKER_OFFSET]
     found = np.concatenate([aborted[:, columns], np.array(rows, np.int64).reshape(-1, 3)])
+    if len(found) == 0:
+        return
     producer_ids, first_offsets, end_offsets = np.ascontiguousarray(
         found[np.argsort(found[:, 1], kind="stable")].T
     )
-    marks = np.zeros(len(table), np.bool_)
-    if len(found):
-        slots = np.zeros(4 << len(found).bit_length(), np.int64)
-        kernels.mark_uncommitted(
-            table.entries, producer_ids, first_offsets, end_offsets, slots, marks
-        )
-    return marks
+    slots = np.zeros(4 << len(found).bit_length(), np.int64)
+    kernels.mark_uncommitted(table.entries, producer_ids, first_offsets, end_offsets, slots, marks)
+
+
+def _below(piece: Piece, end_offset: int) -> Piece:
+    """Leave out the batches that begin at an offset or behind it."""
+    if int(piece.table.base_offset[-1]) < end_offset:
+        return piece
+    return replace(piece, table=piece.table.select(piece.table.base_offset < end_offset))
 
 
 def _end_of(table: HeaderTable) -> int:
@@ -353,15 +357,13 @@ class _Walk:
             )
             walk.is_reported = lambda start_offset, end_offset: False
             for piece in walk.pieces():
-                is_wanted = piece.table.base_offset < self.end_offset
-                if not is_wanted.all():
-                    piece = replace(piece, table=piece.table.select(is_wanted))
-                if len(piece.table) == 0:
+                wanted = _below(piece, self.end_offset)
+                if len(wanted.table) == 0:
                     return
                 if self.check_crcs:
-                    self._check(walk, piece)
-                yield piece, walk.position
-                if not is_wanted.all():
+                    self._check(walk, wanted)
+                yield wanted, walk.position
+                if wanted is not piece:
                     return
 
     def _check(self, walk: HeaderWalk, piece: Piece) -> None:
