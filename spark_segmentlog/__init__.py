@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from spark_segmentlog import errors
-    from spark_segmentlog.arrow import read_arrow
     from spark_segmentlog.errors import SegmentLogError
     from spark_segmentlog.log.local_log import open_log
+    from spark_segmentlog.query.progress import lag
+    from spark_segmentlog.query.read_arrow import read_arrow
     from spark_segmentlog.spark.datasource import register
-    from spark_segmentlog.spark.progress import lag
 
 __all__ = ["SegmentLogError", "errors", "lag", "open_log", "read_arrow", "register"]
 
@@ -19,9 +19,9 @@ __all__ = ["SegmentLogError", "errors", "lag", "open_log", "read_arrow", "regist
 # sources no compiler.
 _HOMES = {
     "SegmentLogError": "spark_segmentlog.errors",
-    "lag": "spark_segmentlog.spark.progress",
+    "lag": "spark_segmentlog.query.progress",
     "open_log": "spark_segmentlog.log.local_log",
-    "read_arrow": "spark_segmentlog.arrow",
+    "read_arrow": "spark_segmentlog.query.read_arrow",
     "register": "spark_segmentlog.spark.datasource",
 }
 

@@ -20,7 +20,7 @@ def preload() -> None:
     Whatever cannot be loaded is left to the worker, which can tell the user why.
     """
     try:
-        import spark_segmentlog.spark.planning
+        import spark_segmentlog.query.planning
         import spark_segmentlog.spark.pushdown  # noqa: F401
         from spark_segmentlog.record.preload import load_cached_kernels
 

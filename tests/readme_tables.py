@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from spark_segmentlog.spark.options import reading_options_markdown, writing_options_markdown
+from spark_segmentlog.query.options import reading_options_markdown, writing_options_markdown
 
 README = Path(__file__).parents[1] / "README.md"
 TABLES = {"read": reading_options_markdown, "write": writing_options_markdown}

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from spark_segmentlog.spark.options import View
+from spark_segmentlog.query.options import View
+from spark_segmentlog.query.read_plan import ReadRequest, Split, plan_splits, read_split
+from spark_segmentlog.query.views import read_view
 from spark_segmentlog.spark.pushdown import bounds_of_filters
-from spark_segmentlog.spark.read_plan import ReadRequest, Split, plan_splits, read_split
-from spark_segmentlog.spark.views import read_view
 from spark_segmentlog.spark.worker_heap import freeze_worker_heap
 
 

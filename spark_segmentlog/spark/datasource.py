@@ -16,13 +16,13 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from spark_segmentlog.errors import OptionValueError, SegmentLogError
-from spark_segmentlog.spark.options import ReadOptions, parse_read_options, warn_ignored
+from spark_segmentlog.query.options import ReadOptions, parse_read_options, warn_ignored
 from spark_segmentlog.spark.worker_heap import freeze_worker_heap
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_segmentlog.spark.read_plan import ReadRequest
+    from spark_segmentlog.query.read_plan import ReadRequest
 
 FORMAT = "segmentlog"
 
@@ -45,7 +45,7 @@ class SegmentLogDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Give the schema of the rows that the options ask for; reads nothing."""
-        from spark_segmentlog.spark.schema import default_schema
+        from spark_segmentlog.query.schema import default_schema
 
         if {"owner", "provider"} <= {key.lower() for key in self.options}:
             raise OptionValueError(_NO_TABLES)
@@ -102,8 +102,8 @@ class SegmentLogDataSource(DataSource):
 
 
 def _request(options: ReadOptions, schema: StructType) -> ReadRequest:
-    from spark_segmentlog.spark.read_plan import ReadRequest
-    from spark_segmentlog.spark.schema import shape_rows
+    from spark_segmentlog.query.read_plan import ReadRequest
+    from spark_segmentlog.query.schema import shape_rows
 
     shape = shape_rows(to_arrow_schema(schema, timezone="UTC"), options)
     return ReadRequest(options=options, shape=shape)

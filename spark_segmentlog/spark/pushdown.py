@@ -20,8 +20,8 @@ import pyspark
 from pyspark.sql import datasource
 
 from spark_segmentlog.log.file_names import MAX_OFFSET
-from spark_segmentlog.spark.options import Pushdown, ReadOptions, View
-from spark_segmentlog.spark.planning import EVERYTHING, RowBounds
+from spark_segmentlog.query.options import Pushdown, ReadOptions, View
+from spark_segmentlog.query.planning import EVERYTHING, RowBounds
 
 _FIRST_SPARK_WITH_A_READER_A_SCAN: Final = 5
 _PUSHING_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"

@@ -1,22 +1,10 @@
-"""Micro-batches keyed by offset: where the next one ends, and what its tasks read.
-
-A stream's offset is Kafka's JSON, the next offset of every partition. Spark keeps it and hands it
-back; nothing else lasts from one run of a query to the next. A reader lives in a process of its own
-beside the driver, and is asked for the next end at every trigger: it watches the log, so that a
-trigger with nothing new costs a few stats.
-
-Spark asks for the initial offset of a new query twice, and again after a crash in its first
-micro-batch; what was appended in between would be skipped. So the first end of a new query is its
-start: micro-batch 0 is empty, and the checkpoint then holds where the query began.
-"""
+"""The stream reader that Spark asks for offsets beside its driver, and reads with in its tasks."""
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -29,73 +17,18 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from spark_segmentlog.errors import DataLossError, SegmentLogError
-from spark_segmentlog.log.checkpoints import read_partition_metadata
-from spark_segmentlog.log.file_names import MAX_OFFSET, OffsetRange, TopicPartition
-from spark_segmentlog.log.log_watch import LogWatch, WatchedPartitionLog
-from spark_segmentlog.log.partition_log import PartitionLog
-from spark_segmentlog.spark import offsets as kafka_offsets
-from spark_segmentlog.spark import planning, stream_planning
-from spark_segmentlog.spark.admission import (
-    AdmissionLimits,
-    TriggerDelay,
-    count_new_offsets,
-    limit_offsets,
-    share_out,
-)
-from spark_segmentlog.spark.offsets import (
-    EARLIEST,
-    LATEST,
-    GlobalTimestamp,
-    LatestOffsets,
-    SpecificOffsets,
-    SpecificTimestamps,
-)
-from spark_segmentlog.spark.options import Mode, ReadOptions, TopicSelection, warn_ignored
-from spark_segmentlog.spark.planning import Piece
-from spark_segmentlog.spark.read_plan import LogBounds, ReadRequest, Slice, read_split
-from spark_segmentlog.spark.stream_planning import (
-    Advance,
-    DataLoss,
-    Offsets,
-    PartitionView,
-    advance,
-    from_json,
-    plan_ranges,
-    to_json,
-)
+from spark_segmentlog.query.admission import AdmissionLimits
+from spark_segmentlog.query.read_plan import ReadRequest
+from spark_segmentlog.query.stream_planner import StreamPlanner, StreamSplit, read_stream_split
+from spark_segmentlog.query.stream_planning import from_json, to_json
 from spark_segmentlog.spark.worker_heap import freeze_worker_heap
 
-GONE_ATTEMPTS: Final = 3
-GONE_PAUSE_SECONDS: Final = 0.1
-MOVED_ATTEMPTS: Final = 10
-MAX_WARNINGS_KEPT: Final = 1000
-# Bad bytes are reported by the micro-batch that holds the first offset that is missing for them.
-_WHOLE_STREAM: Final = (0, MAX_OFFSET)
 
-DATA_LOSS_ADVICE: Final = (
-    "Some data may have been lost because they are not available any more; either the data was "
-    "aged out or the topic may have been deleted before all the data in the topic was processed. "
-    "If you don't want your streaming query to fail on such cases, set the source option "
-    "failOnDataLoss to false. Reason: "
-)
+@dataclass(frozen=True)
+class StreamInputPartition(InputPartition):
+    """One task's share of a micro-batch."""
 
-_log = logging.getLogger(__name__)
-
-Logs = dict[TopicPartition, WatchedPartitionLog]
-_T = TypeVar("_T")
-
-
-class StreamSplit(InputPartition):
-    """What one task of a micro-batch reads: slices, and the topic id that each belongs to."""
-
-    def __init__(self, slices: tuple[Slice, ...], topic_ids: tuple[str | None, ...]) -> None:
-        super().__init__(None)
-        self.slices = slices
-        self.topic_ids = topic_ids
-
-    def __repr__(self) -> str:
-        return f"StreamSplit({self.slices!r})"
+    split: StreamSplit
 
 
 class SegmentLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -132,7 +65,18 @@ class SegmentLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     ) -> dict[str, dict[str, int]]:
         """Give the end of the next micro-batch; the start itself where there is nothing new."""
         begin = None if start is None else from_json(start)
-        return to_json(self.planner.latest_offset(begin, limit))
+        return to_json(self.planner.latest_offset(begin, self._limits(limit)))
+
+    def _limits(self, limit: ReadLimit | None) -> AdmissionLimits | None:
+        """Put what Spark hands over, one limit of one kind, in the place of the option's."""
+        limits = self.planner.limits
+        if isinstance(limit, ReadAllAvailable):
+            return None
+        if isinstance(limit, ReadMaxRows):
+            return replace(limits, max_offsets=limit.max_rows)
+        if isinstance(limit, ReadMaxBytes):
+            return replace(limits, max_bytes=limit.max_bytes)
+        return limits
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Give a limit of the kind that was asked for; `latestOffset` knows all of them."""
@@ -158,432 +102,14 @@ class SegmentLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         self, start: Mapping[str, Mapping[str, int]], end: Mapping[str, Mapping[str, int]]
     ) -> Sequence[InputPartition]:
         """Plan the tasks between two offsets; none where the end is not above the start."""
-        return self.planner.plan(from_json(start), from_json(end))
+        splits = self.planner.plan(from_json(start), from_json(end))
+        return [StreamInputPartition(split) for split in splits]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the rows of one task."""
-        assert isinstance(partition, StreamSplit)
-        yield from read_stream_split(partition, self._request)
+        assert isinstance(partition, StreamInputPartition)
+        yield from read_stream_split(partition.split, self._request)
         freeze_worker_heap("read")
 
     def commit(self, end: Mapping[str, Mapping[str, int]]) -> None:
         """Do nothing: a reader deletes nothing."""
-
-
-@dataclass(slots=True)
-class _Ending:
-    """What is known of a partition's ending offset; a timestamp may have none yet."""
-
-    offset: int | None = None
-    searched_offset: int = 0
-
-
-class StreamPlanner:
-    """Decides, at every trigger of one query, how far to go; lives as long as the query runs.
-
-    Parameters
-    ----------
-    options : ReadOptions
-        Parsed for a stream.
-    clock_ms : callable, optional
-        Milliseconds that only grow, for ``maxTriggerDelay``.
-    """
-
-    def __init__(self, options: ReadOptions, *, clock_ms: Callable[[], int] | None = None) -> None:
-        warn_ignored(options)
-        self._options = options
-        self._watch = LogWatch(
-            options.paths,
-            choose=self._choose,
-            skip_corrupt=options.mode is not Mode.FAILFAST,
-            check_crcs=options.check_crcs,
-        )
-        self._limits = AdmissionLimits(
-            max_offsets=options.max_offsets_per_trigger,
-            max_bytes=options.max_bytes_per_trigger,
-            min_offsets=options.min_offsets_per_trigger,
-            max_delay_ms=options.max_trigger_delay_ms,
-        )
-        self._delay = TriggerDelay(clock_ms)
-        self._initial: Offsets | None = None
-        self._is_new_query = False
-        self._has_planned = False
-        self._last_end: Offsets | None = None
-        self._target: Offsets | None = None
-        self._topic_ids: dict[TopicPartition, str | None] = {}
-        self._made_anew: set[TopicPartition] = set()
-        self._endings: dict[TopicPartition, _Ending] = {}
-        self._gone: set[TopicPartition] = set()
-        self._warned: set[str] = set()
-        self.reported_offset: Offsets | None = None
-
-    # What Spark asks
-
-    def initial_offset(self) -> Offsets:
-        """Fix where a new query starts, once.
-
-        Raises
-        ------
-        OptionValueError, UnknownTopicOrPartitionError
-            The options name other partitions than there are, or a start above its end.
-        DataLossError
-            A starting offset lies outside of the log.
-        """
-        if self._initial is None:
-            self._initial = _while_files_move(self._find_initial)
-            # After a crash in micro-batch 0 Spark plans it again before it asks for the start.
-            self._is_new_query = not self._has_planned
-        return self._initial
-
-    def prepare_for_available_now(self) -> None:
-        """Fix what this run of the query may reach at most."""
-        _, views = self._look(frozenset())
-        self._target = {it: view.end_offset for it, view in views.items()}
-
-    def latest_offset(self, start: Offsets | None, limit: ReadLimit | None) -> Offsets:
-        """Find the end of the micro-batch that starts at `start`.
-
-        Raises
-        ------
-        DataLossError
-            Rows that were promised are gone, and ``failOnDataLoss`` is true. Nothing was planned,
-            so the query can be started again with ``failOnDataLoss`` false.
-        """
-        if start is None:
-            start = self.initial_offset() if self._last_end is None else self._last_end
-        logs, views = self._look(start.keys())
-        self._report_latest(views)
-        if self._is_new_query:
-            self._is_new_query = False
-            return self._remember(start, views)
-        found = advance(start, views, self._topic_ids, self._made_anew)
-        self._report_losses(found.losses)
-        end = self._within_target(start, found, views)
-        if not found.restarted and not isinstance(limit, ReadAllAvailable):
-            if self._holds_back(found.begin, end):
-                return start
-            end = self._admit(found.begin, end, logs, limit)
-        self._made_anew -= found.restarted
-        for restarted in found.restarted:
-            self._endings.pop(restarted, None)
-        return self._remember(end, views)
-
-    def plan(self, start: Offsets, end: Offsets) -> list[StreamSplit]:
-        """Plan the tasks of one micro-batch, be it new or a replay.
-
-        Raises
-        ------
-        DataLossError
-            Part of it is gone, and ``failOnDataLoss`` is true.
-        """
-        self._has_planned = True
-        self._is_new_query = False
-        wanted = frozenset(it for it, offset in end.items() if offset > start.get(it, -1))
-        if not wanted:
-            return []
-        logs, views = self._look(wanted)
-        plan = plan_ranges(start, end, views, self._topic_ids)
-        self._report_losses(plan.losses)
-        self._made_anew |= plan.restarted
-        return self._splits(plan.ranges, logs)
-
-    # What there is to read
-
-    def _find_initial(self) -> Offsets:
-        options = self._options
-        found = self._watch.look()
-        chosen = planning.choose_partitions(options.selection, found, _named(found))
-        logs = {it: found[it] for it in chosen}
-        kafka_offsets.check_assigned(options.starting, logs, position="start")
-        kafka_offsets.check_assigned(options.ending, logs, position="end")
-        return {it: self._starting_offset(it, log) for it, log in logs.items()}
-
-    def _look(
-        self, expected: Collection[TopicPartition]
-    ) -> tuple[Logs, dict[TopicPartition, PartitionView]]:
-        """Look at the log; more than once if a partition is missing, since a broker may move it."""
-        for attempt in range(GONE_ATTEMPTS):
-            logs, views = _while_files_move(self._look_once)
-            gone = set(expected) - logs.keys()
-            if gone <= self._gone or attempt == GONE_ATTEMPTS - 1:
-                break
-            time.sleep(GONE_PAUSE_SECONDS)
-        self._gone = gone
-        return logs, views
-
-    def _look_once(self) -> tuple[Logs, dict[TopicPartition, PartitionView]]:
-        found = self._watch.look()
-        logs = {it: found[it] for it in self._choose(found)}
-        return logs, {it: self._view(it, log) for it, log in logs.items()}
-
-    def _choose(self, found: Mapping[TopicPartition, PartitionLog]) -> list[TopicPartition]:
-        selection = _without_unknown(self._options.selection, found)
-        return planning.choose_partitions(selection, found, _named(found))
-
-    def _view(self, topic_partition: TopicPartition, log: WatchedPartitionLog) -> PartitionView:
-        end = log.log_end_offset
-        if self._options.is_read_committed:
-            end = min(end, log.last_stable_offset())
-        if self._options.until_high_watermark:
-            # Of a young partition, which no checkpoint names yet, nothing is known to have reached
-            # all replicas.
-            mark = log.high_watermark
-            end = log.log_start_offset if mark is None else min(end, mark)
-        ending = self._ending_offset(topic_partition, log)
-        if ending is not None:
-            end = min(end, ending)
-        return PartitionView(
-            log_start_offset=log.log_start_offset,
-            log_end_offset=log.log_end_offset,
-            end_offset=end,
-            topic_id=log.topic_id,
-        )
-
-    def _starting_offset(self, topic_partition: TopicPartition, log: WatchedPartitionLog) -> int:
-        bounds = LogBounds(log, self._options)
-        if self._options.until_high_watermark and log.state.high_watermarks is None:
-            bounds.latest_offset()
-        wanted = kafka_offsets.resolve_start(
-            self._options.starting, topic_partition, bounds, self._options.no_match
-        )
-        first, last = log.log_start_offset, log.log_end_offset
-        offset = min(max(wanted, first), last)
-        if offset != wanted:
-            message = (
-                f"Starting offset for {topic_partition} was {wanted} but the log holds "
-                f"[{first}, {last}){kafka_offsets.remote_text(bounds)}: reset to {offset}."
-            )
-            self._report_losses([DataLoss(stream_planning.START_OFFSET_RESET, message)])
-        ending = self._ending_offset(topic_partition, log)
-        if ending is not None:
-            kafka_offsets.check_resolved(topic_partition, offset, ending)
-        return offset
-
-    def _ending_offset(
-        self, topic_partition: TopicPartition, log: WatchedPartitionLog
-    ) -> int | None:
-        """Find where the options end a partition; None where they do not, or not yet."""
-        limit = self._options.ending
-        if isinstance(limit, LatestOffsets):
-            return None
-        ending = self._endings.setdefault(topic_partition, _Ending())
-        if ending.offset is None:
-            ending.offset = self._find_ending(topic_partition, log, ending)
-            ending.searched_offset = log.log_end_offset
-        return ending.offset
-
-    def _find_ending(
-        self, topic_partition: TopicPartition, log: WatchedPartitionLog, ending: _Ending
-    ) -> int | None:
-        match self._options.ending:
-            case SpecificOffsets(by_partition):
-                offset = by_partition.get(topic_partition, EARLIEST)
-            case GlobalTimestamp(timestamp_ms):
-                return log.first_offset_at(timestamp_ms, ending.searched_offset)
-            case SpecificTimestamps(by_partition) if topic_partition in by_partition:
-                timestamp_ms = by_partition[topic_partition]
-                return log.first_offset_at(timestamp_ms, ending.searched_offset)
-            case _:
-                offset = EARLIEST
-        if offset == LATEST:
-            return None
-        return log.log_start_offset if offset == EARLIEST else offset
-
-    # How far to go
-
-    def _within_target(
-        self, start: Offsets, found: Advance, views: Mapping[TopicPartition, PartitionView]
-    ) -> Offsets:
-        """Keep to the end that was fixed at the start of an AvailableNow run."""
-        target = self._target
-        if target is None:
-            return found.end
-        end = {}
-        for it, offset in found.end.items():
-            if it in found.restarted:
-                target[it] = views[it].end_offset
-                end[it] = offset
-            elif it in target:
-                end[it] = max(found.begin[it], min(offset, target[it]))
-            elif it in start:
-                end[it] = found.begin[it]
-        return end
-
-    def _holds_back(self, begin: Offsets, end: Offsets) -> bool:
-        """Tell whether ``minOffsetsPerTrigger`` says to wait; an AvailableNow run never waits."""
-        if self._target is not None:
-            return False
-        return self._delay.holds_back(count_new_offsets(begin, end), self._limits)
-
-    def _admit(self, begin: Offsets, end: Offsets, logs: Logs, limit: ReadLimit | None) -> Offsets:
-        limits = self._limits
-        if isinstance(limit, ReadMaxRows):
-            limits = replace(limits, max_offsets=limit.max_rows)
-        if isinstance(limit, ReadMaxBytes):
-            limits = replace(limits, max_bytes=limit.max_bytes)
-        if limits.max_offsets is not None:
-            end = limit_offsets(limits.max_offsets, begin, end)
-        if limits.max_bytes is not None:
-            end = _limit_bytes(limits.max_bytes, begin, end, logs)
-        return end
-
-    def _remember(self, end: Offsets, views: Mapping[TopicPartition, PartitionView]) -> Offsets:
-        gone = {it: topic_id for it, topic_id in self._topic_ids.items() if it in end}
-        self._topic_ids = gone | {it: view.topic_id for it, view in views.items()}
-        for topic_partition in self._endings.keys() - views.keys():
-            del self._endings[topic_partition]
-        self._last_end = end
-        return end
-
-    # Tasks
-
-    def _splits(self, ranges: Sequence[OffsetRange], logs: Logs) -> list[StreamSplit]:
-        options = self._options
-        if options.min_partitions is not None or options.max_records_per_partition is not None:
-            divided = planning.divide_ranges(
-                ranges,
-                min_partitions=options.min_partitions,
-                max_records_per_partition=options.max_records_per_partition,
-            )
-            return _to_splits([[it] for it in divided], logs)
-        pieces = [piece for it in ranges for piece in _pieces(it, logs[it.topic_partition])]
-        max_bytes = stream_planning.task_bytes(sum(piece.size_bytes for piece in pieces))
-        packs = planning.pack(pieces, max_bytes, open_cost_bytes=stream_planning.OPEN_COST_BYTES)
-        return _to_splits(packs, logs)
-
-    # Telling
-
-    def _report_latest(self, views: Mapping[TopicPartition, PartitionView]) -> None:
-        if self._target is None:
-            self.reported_offset = {it: view.end_offset for it, view in views.items()}
-        else:
-            self.reported_offset = dict(self._target)
-
-    def _report_losses(self, losses: Iterable[DataLoss]) -> None:
-        """Fail with what is lost, or warn of it once."""
-        for loss in losses:
-            if self._options.fail_on_data_loss:
-                raise DataLossError(loss.condition, DATA_LOSS_ADVICE + loss.message)
-            if loss.message not in self._warned:
-                if len(self._warned) >= MAX_WARNINGS_KEPT:
-                    self._warned.clear()
-                self._warned.add(loss.message)
-                _log.warning("[%s] %s", loss.condition, loss.message)
-
-
-# Arithmetic that asks the log
-
-
-def _limit_bytes(limit: int, begin: Offsets, end: Offsets, logs: Logs) -> Offsets:
-    """Share a number of bytes out over partitions, and cut each at the end of a batch."""
-    sizes = {
-        it: int(log.estimate_bytes(begin[it], end[it]).sum())
-        for it, log in logs.items()
-        if it in end
-    }
-    if sum(sizes.values()) <= limit:
-        return end
-    shares = share_out(limit, sizes)
-    return {
-        it: _offset_after(logs[it], begin[it], shares[it], sizes[it], offset)
-        if it in shares
-        else offset
-        for it, offset in end.items()
-    }
-
-
-def _offset_after(
-    log: WatchedPartitionLog, begin: int, share_bytes: int, size_bytes: int, end: int
-) -> int:
-    try:
-        return log.offset_after_bytes(begin, share_bytes, end)
-    except FileNotFoundError:
-        # A segment was renamed since the look; its share of the offsets must do.
-        return min(begin + max((end - begin) * share_bytes // size_bytes, 1), end)
-
-
-def _while_files_move(look: Callable[[], _T]) -> _T:
-    """Look again while files go away under the look."""
-    for _ in range(MOVED_ATTEMPTS - 1):
-        try:
-            return look()
-        except FileNotFoundError as error:
-            if isinstance(error, SegmentLogError):
-                raise
-    return look()
-
-
-def _named(found: Mapping[TopicPartition, PartitionLog]) -> set[TopicPartition]:
-    """Give the partitions that were asked for by their own path."""
-    return {it for it, log in found.items() if log.is_named}
-
-
-def _without_unknown(
-    selection: TopicSelection, found: Collection[TopicPartition]
-) -> TopicSelection:
-    """Leave out what the options name and is not there: of a query that runs, it may be gone."""
-    topics = {it.topic for it in found}
-    subscribe, assign = selection.subscribe, selection.assign
-    return replace(
-        selection,
-        subscribe=None if subscribe is None else tuple(it for it in subscribe if it in topics),
-        assign=None if assign is None else tuple(it for it in assign if it in found),
-    )
-
-
-# Tasks
-
-
-def _pieces(it: OffsetRange, log: WatchedPartitionLog) -> list[Piece]:
-    """Cut a range where segments begin, each part with the bytes that it is likely to have."""
-    segments = log.segments_between(it.start_offset, it.end_offset)
-    parts = planning.cut_at_segments(it, segments.base_offsets, segments.end_offset_bounds)
-    sizes_bytes = log.estimate_bytes(it.start_offset, it.end_offset).tolist()
-    return [Piece(part, size) for part, size in zip(parts, sizes_bytes, strict=True)]
-
-
-def _to_splits(packs: Iterable[Sequence[OffsetRange]], logs: Logs) -> list[StreamSplit]:
-    splits = []
-    for pack in packs:
-        slices, topic_ids = [], []
-        for it in pack:
-            log = logs[it.topic_partition]
-            segments = tuple(log.segments_between(it.start_offset, it.end_offset))
-            slices.append(Slice(segments, it.start_offset, it.end_offset, _WHOLE_STREAM))
-            topic_ids.append(log.topic_id)
-        splits.append(StreamSplit(tuple(slices), tuple(topic_ids)))
-    return splits
-
-
-def read_stream_split(split: StreamSplit, request: ReadRequest) -> Iterator[pa.RecordBatch]:
-    """Read the rows of a split, unless their topic was made anew since it was planned.
-
-    Raises
-    ------
-    DataLossError
-        It was, or rows are gone, and ``failOnDataLoss`` is true.
-    """
-    kept = [it for it, topic_id in _with_ids(split) if _is_same(it, topic_id, request)]
-    if kept:
-        yield from read_split(tuple(kept), request)
-    for it, topic_id in _with_ids(split):
-        if it in kept:
-            _is_same(it, topic_id, request)
-
-
-def _with_ids(split: StreamSplit) -> Iterable[tuple[Slice, str | None]]:
-    return zip(split.slices, split.topic_ids, strict=True)
-
-
-def _is_same(it: Slice, topic_id: str | None, request: ReadRequest) -> bool:
-    """Compare the topic's id with the one that was planned; tell of the loss where it differs."""
-    segment = it.segments[0]
-    metadata = read_partition_metadata(segment.storage, segment.directory)
-    if topic_id is None or metadata is None or metadata.topic_id == topic_id:
-        return True
-    wanted = OffsetRange(segment.topic_partition, it.start_offset, it.end_offset)
-    error = kafka_offsets.could_not_read(wanted, "the topic was deleted and made anew")
-    if request.options.fail_on_data_loss:
-        raise error
-    _log.warning("%s", error)
-    return False

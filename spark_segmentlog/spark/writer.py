@@ -44,11 +44,11 @@ from spark_segmentlog.log.log_directory import LogDirectoryState
 from spark_segmentlog.log.preflight import check_write
 from spark_segmentlog.log.staging import StagedWrite, new_write_id
 from spark_segmentlog.log.targets import make_log_directories, read_target_layout
-from spark_segmentlog.spark.clean_up import clean_up
-from spark_segmentlog.spark.options import WriteOptions, parse_write_options, warn_ignored
-from spark_segmentlog.spark.row_stager import RowStager, WritePlan, segment_config
+from spark_segmentlog.query.clean_up import clean_up
+from spark_segmentlog.query.options import WriteOptions, parse_write_options, warn_ignored
+from spark_segmentlog.query.row_stager import RowStager, WritePlan, segment_config
 from spark_segmentlog.spark.worker_heap import freeze_worker_heap
-from spark_segmentlog.spark.write_columns import find_write_columns
+from spark_segmentlog.spark.write_schema import find_write_columns
 
 QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
 BATCH_ID_PROPERTY: Final = "streaming.sql.batchId"

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from spark_segmentlog.arrow import read_arrow
 from spark_segmentlog.cli.dump_entries import DumpOptions, segment_entries
 from spark_segmentlog.log.file_names import TopicPartition
 from spark_segmentlog.log.local_log import open_log
 from spark_segmentlog.log.log_manager import LogManager
 from spark_segmentlog.log.verification import verify
+from spark_segmentlog.query.read_arrow import read_arrow
 from spark_segmentlog.testing.builder import (
     CODECS,
     DEFAULT_TIMESTAMP_MS,

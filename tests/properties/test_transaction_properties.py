@@ -20,9 +20,9 @@ from spark_segmentlog.log.log_watch import LogWatch
 from spark_segmentlog.log.partition_log import scan_segments
 from spark_segmentlog.log.recovery import recover
 from spark_segmentlog.log.verification import verify
-from spark_segmentlog.spark.options import parse_read_options
-from spark_segmentlog.spark.read_plan import ReadRequest, plan_splits, read_split
-from spark_segmentlog.spark.schema import default_schema, shape_rows
+from spark_segmentlog.query.options import parse_read_options
+from spark_segmentlog.query.read_plan import ReadRequest, plan_splits, read_split
+from spark_segmentlog.query.schema import default_schema, shape_rows
 from spark_segmentlog.testing.builder import (
     ABORT,
     COMMIT,

@@ -10,10 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 from spark_segmentlog.log.file_names import segment_file_name
-from spark_segmentlog.spark.options import parse_read_options
-from spark_segmentlog.spark.read_plan import ReadRequest
-from spark_segmentlog.spark.schema import default_schema, shape_rows
-from spark_segmentlog.spark.stream_reader import SegmentLogStreamReader, StreamPlanner
+from spark_segmentlog.query.options import parse_read_options
+from spark_segmentlog.query.read_plan import ReadRequest
+from spark_segmentlog.query.schema import default_schema, shape_rows
+from spark_segmentlog.query.stream_planner import StreamPlanner
+from spark_segmentlog.spark.stream_reader import SegmentLogStreamReader
 from spark_segmentlog.testing.builder import (
     ATTRIBUTE_TRANSACTIONAL,
     LogBuilder,

@@ -211,8 +211,8 @@ def test_null_in_a_column_that_is_not_null_is_an_error(spark: SparkSession, tmp_
 
 @pytest.mark.parametrize("view", ["records", "batches", "segments", "transactions"])
 def test_arrow_schema_is_the_one_that_spark_makes(view: str) -> None:
-    from spark_segmentlog.spark.options import parse_read_options
-    from spark_segmentlog.spark.schema import default_schema
+    from spark_segmentlog.query.options import parse_read_options
+    from spark_segmentlog.query.schema import default_schema
 
     options = {"path": "/logs", "view": view, "includeHeaders": "true"}
     schema = SegmentLogDataSource(options).schema()

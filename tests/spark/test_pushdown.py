@@ -22,8 +22,8 @@ from pyspark.sql.datasource import (
 )
 
 from spark_segmentlog.log.file_names import MAX_OFFSET
-from spark_segmentlog.spark.options import parse_read_options
-from spark_segmentlog.spark.planning import EVERYTHING, RowBounds
+from spark_segmentlog.query.options import parse_read_options
+from spark_segmentlog.query.planning import EVERYTHING, RowBounds
 from spark_segmentlog.spark.pushdown import bounds_of_filters, narrows
 
 TOPIC, PARTITION, OFFSET, TIMESTAMP = ("topic",), ("partition",), ("offset",), ("timestamp",)

@@ -624,7 +624,7 @@ def test_a_partition_that_a_broker_moves_is_looked_for_again(
     directory, moved = log.path / "t-0", log.path / "t-0.0123-future"
     directory.rename(moved)
     monkeypatch.setattr(
-        "spark_segmentlog.spark.stream_reader.time.sleep", lambda _: moved.rename(directory)
+        "spark_segmentlog.query.stream_planner.time.sleep", lambda _: moved.rename(directory)
     )
     assert Stream(log.path, committed=offsets(p0=3)).trigger() == [3, 4]
 
@@ -855,5 +855,5 @@ def test_a_backlog_is_cut_into_tasks_at_segments(log: GrowingLog) -> None:
     for base in range(0, 40, 10):
         log.append(batch(base, 10, size=300_000), base=base)
     tasks = Stream(log.path).reader.partitions(offsets(p0=0), offsets(p0=40))
-    ranges = [(it.start_offset, it.end_offset) for task in tasks for it in task.slices]
+    ranges = [(it.start_offset, it.end_offset) for task in tasks for it in task.split.slices]
     assert ranges == [(0, 10), (10, 20), (20, 30), (30, 40)]

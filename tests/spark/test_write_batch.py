@@ -28,8 +28,8 @@ from spark_segmentlog.errors import (
 )
 from spark_segmentlog.log import files
 from spark_segmentlog.log.checkpoints import META_PROPERTIES
+from spark_segmentlog.query import clean_up
 from spark_segmentlog.record.partitioner import partition_for_key
-from spark_segmentlog.spark import clean_up
 from tests.spark.write_fixtures import (
     START_MS,
     Sink,

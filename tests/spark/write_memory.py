@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from spark_segmentlog.spark.options import parse_write_options
-from spark_segmentlog.spark.row_stager import RowStager
+from spark_segmentlog.query.options import parse_write_options
+from spark_segmentlog.query.row_stager import RowStager
 from spark_segmentlog.spark.writer import plan_write
 
 ROWS_A_BATCH = 10_000

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from spark_segmentlog.errors import OptionValueError, UnknownOptionError
 from spark_segmentlog.log.file_names import TopicPartition, is_topic_name
-from spark_segmentlog.spark.offsets import (
+from spark_segmentlog.query.offsets import (
     EARLIEST,
     LATEST,
     EarliestOffsets,
@@ -33,7 +33,7 @@ from spark_segmentlog.spark.offsets import (
     parse_offsets_json,
     parse_timestamps_json,
 )
-from spark_segmentlog.spark.topic_pattern import compile_java_pattern
+from spark_segmentlog.query.topic_pattern import compile_java_pattern
 
 _log = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from spark_segmentlog.errors import SchemaError
+from spark_segmentlog.query.options import ReadOptions, View
 from spark_segmentlog.record.row_types import COLUMN_TYPES
-from spark_segmentlog.spark.options import ReadOptions, View
 
 CORRUPT_RECORD: Final = "_corrupt_record"
 CORRUPT_RECORD_TYPE: Final = pa.struct(

@@ -23,18 +23,18 @@ from spark_segmentlog.log.header_walk import CorruptRange
 from spark_segmentlog.log.log_manager import LogManager
 from spark_segmentlog.log.partition_log import PartitionLog, SegmentList, scan_segments
 from spark_segmentlog.log.segment import ScanOptions, Segment
-from spark_segmentlog.record.record_filter import RecordFilter
-from spark_segmentlog.spark import offsets, planning
-from spark_segmentlog.spark.offsets import (
+from spark_segmentlog.query import offsets, planning
+from spark_segmentlog.query.offsets import (
     EARLIEST,
     EarliestOffsets,
     LatestOffsets,
     OffsetLimit,
     SpecificOffsets,
 )
-from spark_segmentlog.spark.options import Mode, ReadOptions, View
-from spark_segmentlog.spark.planning import EVERYTHING, Piece, RowBounds
-from spark_segmentlog.spark.schema import RowShape
+from spark_segmentlog.query.options import Mode, ReadOptions, View
+from spark_segmentlog.query.planning import EVERYTHING, Piece, RowBounds
+from spark_segmentlog.query.schema import RowShape
+from spark_segmentlog.record.record_filter import RecordFilter
 
 SMALL_ARROW_ROWS: Final = 4096
 SEGMENTS_OF_A_LISTING: Final = 500

@@ -18,7 +18,8 @@ from pyspark.sql.types import (
 )
 
 from spark_segmentlog.errors import SchemaError
-from spark_segmentlog.spark.write_columns import WriteColumns, find_write_columns
+from spark_segmentlog.query.write_columns import WriteColumns
+from spark_segmentlog.spark.write_schema import find_write_columns
 
 
 def schema(**columns: DataType) -> StructType:

@@ -8,10 +8,8 @@ lost without a word. All of this is known when the query is planned.
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
 from typing import Final
 
-import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -24,8 +22,8 @@ from pyspark.sql.types import (
 )
 
 from spark_segmentlog.errors import SchemaError
+from spark_segmentlog.query.write_columns import ENCODED, WriteColumns
 
-ENCODED: Final = ("key", "value", "timestamp", "headers")
 IGNORED: Final = ("offset", "timestamptype")
 
 _TEXT: Final = (StringType,)
@@ -46,35 +44,6 @@ _ALLOWED: Final = {
     "headers": "ARRAY<STRUCT<key STRING, value BINARY>>",
 }
 _KNOWN: Final = (*_ALLOWED, "offset", "timestampType")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteColumns:
-    """Where the columns stand in every Arrow batch; travels to tasks.
-
-    Attributes
-    ----------
-    encoded : tuple of (str, int)
-        What goes into records, by the encoder's names.
-    topic, partition : int or None
-        None where the frame has none; `topic` also where an option names it for every row.
-    """
-
-    encoded: tuple[tuple[str, int], ...]
-    topic: int | None
-    partition: int | None
-
-    @property
-    def key(self) -> int | None:
-        """Where the key stands, None where the frame has none."""
-        return dict(self.encoded).get("key")
-
-    def to_encode(self, arrow_batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Pick the columns that go into records; nothing is copied."""
-        return pa.RecordBatch.from_arrays(
-            [arrow_batch.column(place) for _, place in self.encoded],
-            names=[name for name, _ in self.encoded],
-        )
 
 
 def find_write_columns(schema: StructType, *, topic: str | None) -> WriteColumns:

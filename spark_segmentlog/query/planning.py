@@ -23,7 +23,7 @@ from spark_segmentlog.log.file_names import (
     OffsetRange,
     TopicPartition,
 )
-from spark_segmentlog.spark.options import TopicSelection
+from spark_segmentlog.query.options import TopicSelection
 
 _T = TypeVar("_T")
 

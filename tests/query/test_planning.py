@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from spark_segmentlog.errors import UnknownTopicOrPartitionError
 from spark_segmentlog.log.file_names import MAX_OFFSET, OffsetRange, TopicPartition
-from spark_segmentlog.spark.options import TopicSelection
-from spark_segmentlog.spark.planning import (
+from spark_segmentlog.query.options import TopicSelection
+from spark_segmentlog.query.planning import (
     Piece,
     RowBounds,
     choose_partitions,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_segmentlog.spark.topic_pattern import compile_java_pattern
+from spark_segmentlog.query.topic_pattern import compile_java_pattern
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from spark_segmentlog.spark.progress import Lag, lag
+from spark_segmentlog.query.progress import Lag, lag
 
 
 def progress(*sources: tuple[object, object]) -> dict[str, object]:

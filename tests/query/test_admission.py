@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_segmentlog.spark.admission import (
+from spark_segmentlog.query.admission import (
     AdmissionLimits,
     TriggerDelay,
     count_new_offsets,

@@ -23,10 +23,10 @@ from spark_segmentlog.log.file_names import TopicPartition
 from spark_segmentlog.log.segment_tail import SegmentConfig
 from spark_segmentlog.log.staging import StagedWrite, StagingWriter
 from spark_segmentlog.log.targets import TargetLayout
+from spark_segmentlog.query.options import WriteOptions
+from spark_segmentlog.query.write_columns import WriteColumns
 from spark_segmentlog.record.encoder import RecordBatchEncoder
 from spark_segmentlog.record.partitioner import NullKeyBalance, assign_partitions
-from spark_segmentlog.spark.options import WriteOptions
-from spark_segmentlog.spark.write_columns import WriteColumns
 
 _NO_SLOT = -1
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_segmentlog.spark.options import (
+from spark_segmentlog.query.options import (
     View,
     keywords_to_options,
     parse_read_options,
     warn_ignored,
 )
-from spark_segmentlog.spark.read_plan import ReadRequest, plan_whole_ranges, read_split
-from spark_segmentlog.spark.schema import default_schema, schema_of_columns, shape_rows
-from spark_segmentlog.spark.views import read_view
+from spark_segmentlog.query.read_plan import ReadRequest, plan_whole_ranges, read_split
+from spark_segmentlog.query.schema import default_schema, schema_of_columns, shape_rows
+from spark_segmentlog.query.views import read_view
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from spark_segmentlog.errors import SegmentLogError
 from spark_segmentlog.log.maintenance import DEFAULT_FILE_DELETE_DELAY_MS
-from spark_segmentlog.spark.options import WriteOptions
+from spark_segmentlog.query.options import WriteOptions
 
 # A broker's own default: below it a commit need not even walk the headers.
 MIN_CLEANABLE_RATIO = 0.5
@@ -63,7 +63,7 @@ def _retain(log_directories: Sequence[str], topics: Sequence[str], options: Writ
 
 def _compact(log_directories: Sequence[str], topics: Sequence[str], options: WriteOptions) -> None:
     from spark_segmentlog.log.compaction import DAY_MS, CompactionConfig, compact
-    from spark_segmentlog.spark.row_stager import segment_config
+    from spark_segmentlog.query.row_stager import segment_config
 
     config = CompactionConfig(
         delete_retention_ms=_or(options.delete_retention_ms, DAY_MS),

@@ -25,16 +25,16 @@ from spark_segmentlog.errors import (
     SchemaError,
     UnknownTopicOrPartitionError,
 )
-from spark_segmentlog.spark.options import parse_read_options
-from spark_segmentlog.spark.planning import RowBounds
-from spark_segmentlog.spark.read_plan import (
+from spark_segmentlog.query.options import parse_read_options
+from spark_segmentlog.query.planning import RowBounds
+from spark_segmentlog.query.read_plan import (
     ReadRequest,
     Split,
     plan_splits,
     plan_whole_ranges,
     read_split,
 )
-from spark_segmentlog.spark.schema import default_schema, shape_rows
+from spark_segmentlog.query.schema import default_schema, shape_rows
 from spark_segmentlog.testing.builder import (
     ABORT,
     COMMIT,

@@ -8,7 +8,7 @@ import pytest
 
 from spark_segmentlog.errors import OptionValueError, UnknownOptionError
 from spark_segmentlog.log.file_names import TopicPartition
-from spark_segmentlog.spark.offsets import (
+from spark_segmentlog.query.offsets import (
     EarliestOffsets,
     GlobalTimestamp,
     LatestOffsets,
@@ -16,7 +16,7 @@ from spark_segmentlog.spark.offsets import (
     SpecificOffsets,
     SpecificTimestamps,
 )
-from spark_segmentlog.spark.options import (
+from spark_segmentlog.query.options import (
     OPTIONS,
     Mode,
     Pushdown,

@@ -6,7 +6,7 @@ import pytest
 
 from spark_segmentlog.errors import DataLossError, OptionValueError
 from spark_segmentlog.log.file_names import OffsetRange, TopicPartition
-from spark_segmentlog.spark.offsets import (
+from spark_segmentlog.query.offsets import (
     EARLIEST,
     LATEST,
     EarliestOffsets,

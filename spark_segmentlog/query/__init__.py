@@ -1,0 +1,1 @@
+"""What options ask for: which partitions, from where to where, in which parts. Knows no Spark."""
