@@ -351,15 +351,16 @@ class LocalLog(Closing):
         """Make the partition directories of a topic that are missing, and make them last."""
         self._layout.check_topic(topic)
         metadata = self._layout.topic_id_file(topic)
-        for partition in range(partition_count):
-            topic_partition = TopicPartition(topic, partition)
-            if self._layout.exists(topic_partition):
-                continue
-            self._layout = self._layout.with_new_partition(topic_partition)
-            log_directory = self._layout.directory_of(topic_partition)
+        existing = self._layout.partitions.get(topic, {})
+        missing = [number for number in range(partition_count) if number not in existing]
+        layout = self._layout.with_new_partitions(topic, missing)
+        for number in missing:
+            topic_partition = TopicPartition(topic, number)
+            log_directory = layout.directory_of(topic_partition)
             directory = os.path.join(log_directory, str(topic_partition))
             files.mkdir(directory, exist_ok=True)
             _write_topic_id(directory, metadata)
+        self._layout = layout
         for log_directory in self._layout.log_directories:
             files.fsync_directory(log_directory)
 

@@ -182,23 +182,24 @@ class TargetLayout:
         is_known = topic_partition.topic in (self.cluster_topics or {})
         return is_known and not os.path.exists(os.path.join(directory, PARTITION_METADATA))
 
-    def with_new_partition(self, topic_partition: TopicPartition) -> TargetLayout:
-        """Give the layout with one partition more, in the directory that holds fewest.
+    def with_new_partitions(self, topic: str, numbers: Iterable[int]) -> TargetLayout:
+        """Give the layout with more partitions, each in the directory that holds fewest then.
 
         Raises
         ------
         UnsafeTargetError
-            Another log directory of the same broker holds it.
+            Another log directory of the same broker holds one of them.
         """
-        self._check_not_elsewhere(topic_partition)
-        topic, partition = topic_partition.topic, topic_partition.partition
         counts = list(self.partition_counts)
-        slot = counts.index(min(counts))
-        counts[slot] += 1
-        existing = self.partitions.get(topic, {})
+        partitions = dict(self.partitions.get(topic, {}))
+        for number in numbers:
+            self._check_not_elsewhere(TopicPartition(topic, number))
+            slot = counts.index(min(counts))
+            counts[slot] += 1
+            partitions[number] = slot
         return replace(
             self,
-            partitions={**self.partitions, topic: {**existing, partition: slot}},
+            partitions={**self.partitions, topic: partitions},
             partition_counts=tuple(counts),
         )
 
@@ -216,9 +217,8 @@ class TargetLayout:
         # Topics that are new together start at different ones of equally empty directories.
         turn = zlib.crc32(topic_partition.topic.encode()) % len(self.partition_counts)
         number = topic_partition.partition
-        return _deal_out(self.partition_counts, turn, max(number + 1, self.new_partition_count))[
-            number
-        ]
+        # How many are dealt out changes none of them: in powers of two, few numbers are worked out.
+        return _deal_out(self.partition_counts, turn, 1 << number.bit_length())[number]
 
 
 def read_target_layout(

@@ -173,6 +173,16 @@ COMMIT_TARGETS = (
         what="bytes that a commit of eight staged files of 64 MiB writes, a page a batch",
         bound=1.0,
     ),
+    Target(
+        name="commit_against_creation",
+        what="commit of ten rows into each of 10,000 new partitions against bare creation, synced",
+        bound=3.0,
+    ),
+    Target(
+        name="commit_linear",
+        what="processor's time of that, a partition, against that of 1,000 partitions",
+        bound=1.5,
+    ),
 )
 
 STREAM_TARGETS = (

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from spark_segmentlog.errors import UnknownTopicOrPartitionError, UnsafeTargetError
+from spark_segmentlog.log import targets
 from spark_segmentlog.log.cluster_metadata import read_cluster_topics
 from spark_segmentlog.log.file_names import TopicPartition
 from spark_segmentlog.log.targets import make_log_directories, read_target_layout
@@ -171,3 +172,16 @@ def test_new_partitions_are_dealt_out_evenly_and_alike_for_all(tmp_path: Path) -
     assert chosen.count(os.path.realpath(paths[0])) == 1
     again = read_target_layout(paths[::-1], new_partition_count=5)
     assert [again.directory_of(TopicPartition("new", n)) for n in range(5)] == chosen
+
+
+def test_where_many_new_partitions_go_is_worked_out_few_times(tmp_path: Path) -> None:
+    paths = [str(tmp_path / name) for name in "ab"]
+    make_log_directories(paths)
+    (tmp_path / "a" / "old-0").mkdir()
+    layout = read_target_layout(paths)
+    targets._deal_out.cache_clear()
+    chosen = [layout.directory_of(TopicPartition("new", number)) for number in range(1001)]
+    assert targets._deal_out.cache_info().misses <= 11
+    assert [chosen.count(path) for path in layout.log_directories] == [500, 501]
+    planned = read_target_layout(paths, new_partition_count=1001)
+    assert [planned.directory_of(TopicPartition("new", it)) for it in range(1001)] == chosen

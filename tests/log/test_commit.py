@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import resource
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -536,3 +539,27 @@ def test_timestamps_in_the_time_index_are_those_of_records(directory: str) -> No
     entries = np.frombuffer(data, np.dtype([("timestamp", ">i8"), ("offset", ">i4")]))
     assert len(entries)
     assert set((entries["timestamp"] - 1_700_000_000_000).tolist()) <= set(range(50))
+
+
+def test_a_commit_over_many_partitions_keeps_few_files_open(directory: str) -> None:
+    partitions = [TopicPartition("t", number) for number in range(200)]
+    tasks = [Writing(dict.fromkeys(partitions[number % 4 :: 4], 3)) for number in range(100)]
+    request = stage([directory], tasks)
+    with few_open_files(40):
+        commit_staged_batches(request)
+    counts = {
+        topic_partition: len(rows) for topic_partition, rows in read_rows([directory]).items()
+    }
+    assert counts == dict.fromkeys(partitions, 75)
+
+
+@contextmanager
+def few_open_files(more: int) -> Iterator[None]:
+    """Let this process open only so many files more than it has open."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    largest = max(int(name) for name in os.listdir("/dev/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (largest + 1 + more, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
