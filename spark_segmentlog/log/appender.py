@@ -22,10 +22,8 @@ from spark_segmentlog.errors import RecordTooLargeError, SegmentLogError
 from spark_segmentlog.log import files, offset_index, time_index
 from spark_segmentlog.log.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
-    LeaderEpoch,
     format_leader_epochs,
 )
-from spark_segmentlog.log.commit_plan import leader_epoch_of
 from spark_segmentlog.log.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -77,7 +75,7 @@ class PartitionAppender:
         self._config = config
         self._flush_config = flush_config
         self._lock = threading.RLock()
-        self._leader_epoch = leader_epoch_of(tail)
+        self._leader_epoch = tail.leader_epoch
         self._unflushed_records = 0
         self._flushed_at = time.monotonic()
         self._has_new_names = False
@@ -181,10 +179,9 @@ class PartitionAppender:
 
     def _recover(self, tail: PartitionTail) -> SegmentTail:
         """Cut off a torn tail and complete the indexes of what is there; make what is missing."""
-        if tail.leader_epoch is None:
-            entry = LeaderEpoch(self._leader_epoch, tail.log_end_offset)
+        if not tail.epochs_are_kept:
             path = os.path.join(self._directory, LEADER_EPOCH_CHECKPOINT)
-            files.write_atomically(path, format_leader_epochs([entry]))
+            files.write_atomically(path, format_leader_epochs(tail.leader_epochs))
             self._has_new_names = True
         if tail.file_bytes < 0:
             self._has_new_names = True

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, TypeVar
 
-from spark_segmentlog.log.file_names import TopicPartition
+from spark_segmentlog.log.file_names import MAX_OFFSET, MAX_PARTITION, TopicPartition
 from spark_segmentlog.log.files import Storage
 
 VERSION: Final = 0
@@ -32,8 +32,11 @@ PARTITION_METADATA: Final = "partition.metadata"
 META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN_MARK: Final = ".kafka_cleanshutdown"
 
+MAX_LEADER_EPOCH: Final = 2**31 - 1
+MAX_NODE_ID: Final = 2**31 - 1
 NODE_ID_NAMES: Final[Mapping[str, str]] = {"0": "broker.id", "1": "node.id"}
 UUID_LENGTH: Final = 16
+MAX_DIGITS: Final = 19
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
@@ -69,10 +72,12 @@ def parse_offset_checkpoint(text: str) -> dict[TopicPartition, int] | None:
     if rows is None:
         return None
     offsets = {}
-    for topic, partition, offset in rows:
-        if not (partition.isdigit() and _is_integer(offset)):
+    for topic, text_of_partition, text_of_offset in rows:
+        partition = _integer(text_of_partition, most=MAX_PARTITION)
+        offset = _integer(text_of_offset, least=-MAX_OFFSET, most=MAX_OFFSET)
+        if partition is None or offset is None:
             return None
-        offsets[TopicPartition(topic, int(partition))] = int(offset)
+        offsets[TopicPartition(topic, partition)] = offset
     return offsets
 
 
@@ -87,12 +92,16 @@ def format_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
 def parse_leader_epochs(text: str) -> list[LeaderEpoch] | None:
     """Read a `leader-epoch-checkpoint`; None where it does not hold together."""
     rows = _parse_rows(text, fields_count=2)
-    if rows is None or not all(_is_integer(field) for row in rows for field in row):
+    if rows is None:
         return None
-    return sorted(
-        (LeaderEpoch(int(epoch), int(start)) for epoch, start in rows),
-        key=lambda entry: entry.epoch,
-    )
+    entries = []
+    for text_of_epoch, text_of_offset in rows:
+        epoch = _integer(text_of_epoch, most=MAX_LEADER_EPOCH)
+        start_offset = _integer(text_of_offset, most=MAX_OFFSET)
+        if epoch is None or start_offset is None:
+            return None
+        entries.append(LeaderEpoch(epoch, start_offset))
+    return sorted(entries, key=lambda entry: entry.epoch)
 
 
 def format_leader_epochs(epochs: Sequence[LeaderEpoch]) -> bytes:
@@ -121,12 +130,12 @@ def parse_meta_properties(text: str) -> MetaProperties | None:
     """
     fields = {name: value.replace("\\", "") for name, value in _parse_properties(text, "=").items()}
     version = fields.get("version", "0")
-    node_id = fields.get(NODE_ID_NAMES.get(version, ""), "")
-    if not fields.get("cluster.id") or not node_id.isdecimal():
+    node_id = _integer(fields.get(NODE_ID_NAMES.get(version, ""), ""), most=MAX_NODE_ID)
+    if not fields.get("cluster.id") or node_id is None:
         return None
     return MetaProperties(
         cluster_id=fields["cluster.id"],
-        node_id=int(node_id),
+        node_id=node_id,
         directory_id=fields.get("directory.id"),
     )
 
@@ -186,10 +195,11 @@ def _warn_malformed(directory: str, name: str) -> None:
 
 def _parse_rows(text: str, *, fields_count: int) -> list[list[str]] | None:
     lines = text.splitlines()
-    if len(lines) < 2 or lines[0].strip() != str(VERSION) or not _is_integer(lines[1].strip()):
+    if len(lines) < 2 or lines[0].strip() != str(VERSION):
         return None
     rows = [line.split() for line in lines[2:] if line.strip()]
-    if len(rows) != int(lines[1]) or any(len(row) != fields_count for row in rows):
+    count = _integer(lines[1].strip(), most=MAX_OFFSET)
+    if len(rows) != count or any(len(row) != fields_count for row in rows):
         return None
     return rows
 
@@ -216,6 +226,10 @@ def _is_topic_id(text: str) -> bool:
     return len(data) == UUID_LENGTH and any(data)
 
 
-def _is_integer(text: str) -> bool:
+def _integer(text: str, *, least: int = 0, most: int) -> int | None:
+    """Read a number; None for any that Java would not read, or is out of bounds."""
     digits = text.removeprefix("-")
-    return digits.isascii() and digits.isdigit() and len(digits) <= 19
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= MAX_DIGITS):
+        return None
+    number = int(text)
+    return number if least <= number <= most else None

@@ -44,6 +44,7 @@ from typing import Any, Final
 
 from spark_segmentlog.errors import RecoveryError
 from spark_segmentlog.log import files
+from spark_segmentlog.log.checkpoints import MAX_LEADER_EPOCH, LeaderEpoch
 from spark_segmentlog.log.file_names import (
     MAX_OFFSET,
     STAGED_NAME,
@@ -62,7 +63,6 @@ VERSIONS_FORMAT: Final = 1
 FIRST_JOURNAL_FORMAT: Final = 1
 JOURNAL_FORMAT: Final = 2
 MAX_SEGMENT_BYTES: Final = 2**31 - 1
-MAX_LEADER_EPOCH: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +191,8 @@ class SegmentPlan:
 class PartitionPlan:
     """What a commit does to one partition; offsets before are None for one that was not there.
 
+    `leader_epochs` is what `leader-epoch-checkpoint` is to hold; None where it stays as it is.
+
     `linked_inode` is that of the folder which a partition's folder is a link to; None where the
     folder is none. A journal leads through a link only where both still are what they were.
     """
@@ -202,7 +204,7 @@ class PartitionPlan:
     start_after: int
     end_after: int
     leader_epoch: int
-    epoch_start_offset: int | None
+    leader_epochs: tuple[LeaderEpoch, ...] | None
     partition_metadata: bytes | None
     segments: tuple[SegmentPlan, ...]
     steps: tuple[AdoptStep | CopyStep, ...]
@@ -585,7 +587,7 @@ def _partition_to_fields(plan: PartitionPlan, slots: Mapping[str, int]) -> dict[
         "before": None if plan.cap is None else list(plan.cap),
         "after": [plan.start_after, plan.end_after],
         "leader_epoch": plan.leader_epoch,
-        "epoch_start_offset": plan.epoch_start_offset,
+        "leader_epochs": _epochs_to_fields(plan.leader_epochs),
         "partition_metadata": _encode(plan.partition_metadata),
         "segments": [_segment_to_fields(segment) for segment in plan.segments],
         "steps": [_step_to_fields(step, slots[step.staged_path]) for step in plan.steps],
@@ -597,7 +599,6 @@ def _partition_from_fields(
 ) -> PartitionPlan:
     before = (None, None) if found["before"] is None else _pair(found["before"])
     after = _pair(found["after"])
-    epoch_start = found["epoch_start_offset"]
     linked_inode = found.get("linked_inode")
     return PartitionPlan(
         topic_partition=_topic_partition(found["topic"], found["partition"]),
@@ -607,13 +608,32 @@ def _partition_from_fields(
         start_after=after[0],
         end_after=after[1],
         leader_epoch=_integer(found["leader_epoch"], most=MAX_LEADER_EPOCH),
-        epoch_start_offset=None if epoch_start is None else _integer(epoch_start),
+        leader_epochs=_epochs_from_fields(found),
         partition_metadata=_decode(found["partition_metadata"]),
         segments=tuple(_segment_from_fields(segment) for segment in found["segments"]),
         steps=tuple(
             _step_from_fields(step, staged_paths, log_directory) for step in found["steps"]
         ),
         linked_inode=None if linked_inode is None else _integer(linked_inode),
+    )
+
+
+def _epochs_to_fields(epochs: Sequence[LeaderEpoch] | None) -> list[list[int]] | None:
+    return None if epochs is None else [[entry.epoch, entry.start_offset] for entry in epochs]
+
+
+def _epochs_from_fields(found: dict[str, Any]) -> tuple[LeaderEpoch, ...] | None:
+    """Read leader epochs; earlier releases wrote where the only one starts."""
+    if "epoch_start_offset" in found:
+        start = found["epoch_start_offset"]
+        pairs = None if start is None else [(found["leader_epoch"], start)]
+    else:
+        pairs = found["leader_epochs"]
+    if pairs is None:
+        return None
+    return tuple(
+        LeaderEpoch(_integer(epoch, most=MAX_LEADER_EPOCH), _integer(start))
+        for epoch, start in pairs
     )
 
 

@@ -88,7 +88,6 @@ def plan_partition(
     base_offsets = tuple(planner.place(extent) for extent in extents)
     segments = planner.segment_plans()
     end_after = planner.current.next_offset
-    needs_epoch = tail.leader_epoch is None
     return PlannedPartition(
         base_offsets=base_offsets,
         plan=PartitionPlan(
@@ -98,19 +97,14 @@ def plan_partition(
             end_before=tail.log_end_offset if exists else None,
             start_after=tail.log_end_offset if overwrite else tail.log_start_offset,
             end_after=end_after,
-            leader_epoch=leader_epoch_of(tail),
-            epoch_start_offset=tail.log_end_offset if needs_epoch else None,
+            leader_epoch=tail.leader_epoch,
+            leader_epochs=None if tail.epochs_are_kept else tail.leader_epochs,
             partition_metadata=partition_metadata,
             segments=segments,
             steps=tuple(planner.steps),
             linked_inode=tail.place.linked_inode,
         ),
     )
-
-
-def leader_epoch_of(tail: PartitionTail) -> int:
-    """Choose the epoch of new batches: the last one there is, that of the last batch if need be."""
-    return max(tail.batch_epoch, 0) if tail.leader_epoch is None else tail.leader_epoch
 
 
 def _stamped(header: bytes, base_offset: int, leader_epoch: int) -> bytes:
@@ -151,7 +145,7 @@ class _Planner:
                     size_bytes=extent.size_bytes,
                     inode=placed.inode,
                     first_header=_stamped(
-                        placed.first_header, base_offset, leader_epoch_of(self._tail)
+                        placed.first_header, base_offset, self._tail.leader_epoch
                     ),
                     header_checksum=placed.header_checksum,
                 )

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -26,7 +26,7 @@ import numpy as np
 
 from spark_segmentlog.errors import CorruptRecordError, CrcMismatchError
 from spark_segmentlog.log import files
-from spark_segmentlog.log.checkpoints import META_PROPERTIES, read_leader_epochs
+from spark_segmentlog.log.checkpoints import META_PROPERTIES, LeaderEpoch, read_leader_epochs
 from spark_segmentlog.log.file_names import (
     MAX_OFFSET,
     OFFSET_INDEX_SUFFIX,
@@ -37,6 +37,7 @@ from spark_segmentlog.log.file_names import (
 )
 from spark_segmentlog.log.files import LOCAL
 from spark_segmentlog.log.header_walk import HeaderWalk, ReadBuffer
+from spark_segmentlog.log.leader_epochs import FIRST_EPOCH, load_leader_epochs
 from spark_segmentlog.log.log_directory import LogDirectoryState
 from spark_segmentlog.log.segment import Segment
 from spark_segmentlog.log.segment_tail import (
@@ -87,10 +88,10 @@ class PartitionTail:
     ----------
     log_start_offset, log_end_offset : int
         The end is exclusive.
-    leader_epoch : int or None
-        The last one of `leader-epoch-checkpoint`; None where it holds none.
-    batch_epoch : int
-        That of the last batch, known where the checkpoint holds none; -1 without either.
+    leader_epochs : tuple of LeaderEpoch
+        The last one is that of new batches.
+    epochs_are_kept : bool
+        Whether `leader-epoch-checkpoint` holds just these.
     file_bytes : int
         Size of the last segment's `.log`, torn tail included; -1 where there is no segment.
     segment : SegmentTail
@@ -103,8 +104,8 @@ class PartitionTail:
     topic_partition: TopicPartition
     log_directory: str
     log_start_offset: int
-    leader_epoch: int | None
-    batch_epoch: int
+    leader_epochs: tuple[LeaderEpoch, ...]
+    epochs_are_kept: bool
     file_bytes: int
     segment: SegmentTail
     indexed: SegmentTail
@@ -114,6 +115,11 @@ class PartitionTail:
     def log_end_offset(self) -> int:
         """First offset that is free."""
         return max(self.segment.next_offset, self.log_start_offset)
+
+    @property
+    def leader_epoch(self) -> int:
+        """Leader epoch of new batches."""
+        return self.leader_epochs[-1].epoch
 
     @property
     def directory(self) -> str:
@@ -135,23 +141,33 @@ def read_partition_tail(
     bases = sorted(
         base for name in os.listdir(directory) if (base := find_base_offset(name)) is not None
     )
-    epochs = read_leader_epochs(LOCAL, directory)
     checkpointed_start = state.log_start_offsets.get(topic_partition, 0)
     start = max(checkpointed_start, bases[0] if bases else 0)
-    last = Segment(
-        topic_partition=topic_partition,
-        directory=directory,
-        base_offset=bases[-1] if bases else start,
-        end_offset_bound=None,
-        recovery_point=state.recovery_point(topic_partition),
-    )
+    segments = [
+        Segment(
+            topic_partition=topic_partition,
+            directory=directory,
+            base_offset=base,
+            end_offset_bound=bound,
+            recovery_point=state.recovery_point(topic_partition),
+        )
+        for base, bound in zip(bases or [start], [*bases[1:], None], strict=True)
+    ]
+    last = segments[-1]
     segment, indexed = _read_last_segment(state, last, index_interval_bytes, exists=bool(bases))
+    checkpoint = read_leader_epochs(LOCAL, directory)
+    epochs = load_leader_epochs(
+        checkpoint,
+        segments if bases else (),
+        end_position=segment.size_bytes,
+        log_end_offset=max(segment.next_offset, start),
+    )
     return PartitionTail(
         topic_partition=topic_partition,
         log_directory=state.path,
         log_start_offset=start,
-        leader_epoch=epochs[-1].epoch if epochs else None,
-        batch_epoch=-1 if epochs else _last_batch_epoch(state, topic_partition, bases),
+        leader_epochs=tuple(epochs),
+        epochs_are_kept=epochs == checkpoint,
         file_bytes=last.size_bytes() if bases else -1,
         segment=segment,
         indexed=indexed,
@@ -166,8 +182,8 @@ def absent_partition_tail(log_directory: str, topic_partition: TopicPartition) -
         topic_partition=topic_partition,
         log_directory=log_directory,
         log_start_offset=0,
-        leader_epoch=None,
-        batch_epoch=-1,
+        leader_epochs=(LeaderEpoch(FIRST_EPOCH, 0),),
+        epochs_are_kept=False,
         file_bytes=-1,
         segment=empty,
         indexed=empty,
@@ -287,25 +303,6 @@ def _file_checksum(path: str) -> int:
 
 
 # What the log says
-
-
-def _last_batch_epoch(
-    state: LogDirectoryState, topic_partition: TopicPartition, bases: Sequence[int]
-) -> int:
-    """Find the largest epoch in the last segment that holds a batch; -1 where none does."""
-    for base in reversed(bases):
-        segment = Segment(
-            topic_partition=topic_partition,
-            directory=os.path.join(state.path, str(topic_partition)),
-            base_offset=base,
-            end_offset_bound=None,
-            recovery_point=state.recovery_point(topic_partition),
-        )
-        tables = segment.headers(skip_corrupt=True)
-        found = [int(table.partition_leader_epoch.max()) for table in tables if len(table)]
-        if found:
-            return max(found)
-    return -1
 
 
 def _walk_to_end(last: Segment, position: int, flushed_bytes: int | None) -> BatchExtents:

@@ -27,10 +27,8 @@ from spark_segmentlog.log.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     PARTITION_METADATA,
-    LeaderEpoch,
     format_leader_epochs,
     format_offset_checkpoint,
-    read_leader_epochs,
     read_offset_checkpoint,
 )
 from spark_segmentlog.log.commit_journal import (
@@ -266,8 +264,9 @@ def _take_steps(
     if plan.partition_metadata is not None:
         path = os.path.join(directory, PARTITION_METADATA)
         files.write_atomically(path, plan.partition_metadata)
-    if plan.epoch_start_offset is not None:
-        _add_leader_epoch(directory, plan.leader_epoch, plan.epoch_start_offset)
+    if plan.leader_epochs is not None:
+        path = os.path.join(directory, LEADER_EPOCH_CHECKPOINT)
+        files.write_atomically(path, format_leader_epochs(plan.leader_epochs))
     tail: SegmentTail | None = None
     for segment in plan.segments:
         _write_log(plan, segment, sources)
@@ -322,7 +321,7 @@ def _makes_names(plan: PartitionPlan) -> bool:
     """Tell whether files appear or are replaced in the partition directory that must last."""
     return (
         plan.partition_metadata is not None
-        or plan.epoch_start_offset is not None
+        or plan.leader_epochs is not None
         or any(segment.file_bytes_before < 0 for segment in plan.segments)
         or any(isinstance(step, AdoptStep) for step in plan.steps)
     )
@@ -382,13 +381,6 @@ def _copy_whole(adopt: AdoptStep, path: str, sources: _StagedSources) -> None:
     finally:
         files.close(descriptor)
     files.rename(temporary, path)
-
-
-def _add_leader_epoch(directory: str, epoch: int, start_offset: int) -> None:
-    entries = read_leader_epochs(LOCAL, directory)
-    if not entries:
-        data = format_leader_epochs([LeaderEpoch(epoch, start_offset)])
-        files.write_atomically(os.path.join(directory, LEADER_EPOCH_CHECKPOINT), data)
 
 
 def _unlink_mark(journal: Journal) -> None:

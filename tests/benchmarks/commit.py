@@ -2,9 +2,9 @@
 
 The renamed files of large staged ones are the segments: what the process hands to the kernel to be
 written is counted by the kernel (``/proc/self/io``). A commit that makes many partitions is held to
-the bare creation of the same files with the same syncs, one round of each, as ten thousand
-partitions are minutes of a slow disk. Whether it is linear is told by the processor's time, staging
-included, which does not hang on the disk.
+the bare creation of the same files with the same syncs, in turns, two rounds of each, as ten
+thousand partitions are minutes of a slow disk. Whether it is linear is told by the time of the
+processor, staging included, which does not hang on the disk.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ TOPIC_PARTITION = TopicPartition("bench", 0)
 PARTITIONS_COUNT = 10_000
 FEWER_PARTITIONS_COUNT = 1_000
 ROWS_A_PARTITION = 10
+ROUNDS = 2
 # What a commit syncs in a partition that it makes, besides the folder.
 SYNCED = ("00000000000000000000.log", "leader-epoch-checkpoint", "partition.metadata")
 
@@ -48,12 +49,17 @@ def commit_figures(settings: Settings) -> Iterator[Figure]:
     """Give the bytes that a commit rewrites, and the time that many partitions take."""
     yield _rewritten(settings)
     few = _ManyPartitions.measure(settings, settings.sized(FEWER_PARTITIONS_COUNT))
-    many = _ManyPartitions.measure(settings, settings.sized(PARTITIONS_COUNT))
+    rounds = [
+        _ManyPartitions.measure(settings, settings.sized(PARTITIONS_COUNT)) for _ in range(ROUNDS)
+    ]
+    committed = min(it.committed for it in rounds)
+    created = min(it.created for it in rounds)
     yield Figure(
         name="commit_against_creation",
-        value=many.committed / many.created,
-        detail=f"{many.committed:.2f} s against {many.created:.2f} s",
+        value=committed / created,
+        detail=f"{committed:.2f} s against {created:.2f} s",
     )
+    many = min(rounds, key=lambda it: it.busy_each)
     yield Figure(
         name="commit_linear",
         value=many.busy_each / few.busy_each,

@@ -277,6 +277,29 @@ def test_a_partition_of_nobody_is_set_aside(clean: Stopped, number: str) -> None
     assert _offsets(clean) == list(range(ROWS))
 
 
+# Leader epochs
+
+
+def test_a_stale_checkpoint_of_leader_epochs_is_brought_up_to_the_log(clean: Stopped) -> None:
+    topic, checkpoint = _topic(clean), clean.folder / "leader-epoch-checkpoint"
+    stale = checkpoint.read_bytes()
+    clean.broker.start()
+    producer = clean.broker.producer()
+    producer.produce(topic, value=b"of the next leader")
+    producer.flush()
+    clean.broker.stop()
+    kept_by_broker = checkpoint.read_bytes()
+    assert kept_by_broker != stale
+    checkpoint.write_bytes(stale)
+    records = draw_records(1, 5, topic=topic, partition=0, first_offset=ROWS + 1)
+    write_records(clean.broker.log_directories, records)
+    assert checkpoint.read_bytes() == kept_by_broker
+    clean.broker.start()
+    assert _offsets(clean) == list(range(ROWS + 6))
+    assert clean.broker.problems() == []
+    assert checkpoint.read_text().splitlines()[2:4] == kept_by_broker.decode().splitlines()[2:4]
+
+
 # Segments are cut and deleted
 
 

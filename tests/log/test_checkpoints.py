@@ -49,6 +49,22 @@ def test_leader_epochs_ascend_and_read_as_they_were_written(tmp_path):
     assert checkpoints.parse_leader_epochs("0\n1\n0 0 0\n") is None
 
 
+@pytest.mark.parametrize("row", ["2147483648 0", "-1 0", "0 -1", f"0 {2**63}", "0 \u00b2"])
+def test_leader_epochs_that_java_would_not_read_are_none(row):
+    assert checkpoints.parse_leader_epochs(f"0\n1\n{row}\n") is None
+
+
+@pytest.mark.parametrize("row", ["t 2147483648 0", "t -1 0", "t \u00b2 0", f"t 0 {2**63}"])
+def test_offsets_that_java_would_not_read_are_none(row):
+    assert checkpoints.parse_offset_checkpoint(f"0\n1\n{row}\n") is None
+
+
+@pytest.mark.parametrize("node_id", ["2147483648", "9" * 5000, "-1", "\u00b2"])
+def test_a_node_id_that_java_would_not_read_is_none(node_id):
+    text = f"version=1\ncluster.id=c\nnode.id={node_id}\n"
+    assert checkpoints.parse_meta_properties(text) is None
+
+
 def test_an_epoch_ends_where_the_next_one_starts():
     epochs = [LeaderEpoch(0, 0), LeaderEpoch(4, 155), LeaderEpoch(7, 200)]
     assert checkpoints.end_offset_for_epoch(epochs, 0, 300) == 155

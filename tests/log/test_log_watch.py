@@ -355,7 +355,7 @@ def plan(log_directory: Path, partition: int, before: tuple[int, int] | None) ->
         start_after=0,
         end_after=9,
         leader_epoch=0,
-        epoch_start_offset=None,
+        leader_epochs=None,
         partition_metadata=None,
         segments=(),
         steps=(),
