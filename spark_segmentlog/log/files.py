@@ -53,6 +53,7 @@ CANNOT_COPY_INSIDE: Final = frozenset((errno.EXDEV, errno.ENOSYS, errno.EOPNOTSU
 CANNOT_RESERVE: Final = frozenset((errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL))
 _SYNC_FILE_RANGE_WRITE: Final = 2
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_LOCAL_URI: Final = re.compile(r"file:(?:/|///+|//localhost/+)(?!/)")
 
 
 _log = logging.getLogger(__name__)
@@ -410,16 +411,20 @@ def local_path(path: str) -> str:
 
 def is_local(path: str) -> bool:
     """Tell whether a path is on the local disk, without asking any other file system."""
-    return path.startswith("file:/") or _URI.match(path) is None
+    return _URI.match(path) is None or _LOCAL_URI.match(path) is not None
 
 
 def _without_file_scheme(path: str) -> str:
-    return "/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:/") else path
+    local = _LOCAL_URI.match(path)
+    return path if local is None else "/" + path[local.end() :]
 
 
 def _remote_storage(uri: str) -> tuple[Storage, str]:
     from pyarrow.fs import FileSystem
 
+    if uri.lower().startswith("file:"):
+        # fsspec would take what stands in the place of a host for a folder.
+        raise LogPathNotFoundError(f"{uri} is no path of this host: file:///folder would be one")
     try:
         filesystem, path = FileSystem.from_uri(uri)
     except (ValueError, NotImplementedError):
