@@ -37,6 +37,7 @@ from spark_segmentlog.record.arrow_columns import (
     own_int64s,
 )
 from spark_segmentlog.record.compressor import block_writer, codec_of, max_compressed_bytes
+from spark_segmentlog.record.kernels import SPARK_MAX_TIMESTAMP_MS
 from spark_segmentlog.record.layout import (
     NO_TIMESTAMP,
     RECORD_BATCH_OVERHEAD,
@@ -193,7 +194,8 @@ class RecordBatchEncoder:
         RecordTooLargeError
             When a row alone makes a batch above `max_message_bytes`.
         InvalidRowError
-            When a header has no key, or a timestamp is before 1970 and not -1, which is none.
+            When a header has no key, or a timestamp is before 1970 and not -1, which is none, or
+            behind the year 9999.
         SchemaError
             When a column is of a type that cannot be written.
         """
@@ -436,7 +438,7 @@ def _timestamps_ms(array: ArrowArray, append_time_ms: int) -> Int64s:
     values: Int64s = filled.to_numpy(zero_copy_only=False)
     if pa.types.is_timestamp(array.type):
         if array.type.unit == "s":
-            values = values * 1_000
+            values = np.clip(values, -SPARK_MAX_TIMESTAMP_MS, SPARK_MAX_TIMESTAMP_MS) * 1_000
         elif array.type.unit != "ms":
             values = values // per_ms[array.type.unit]
     if ticks.null_count:
@@ -445,13 +447,21 @@ def _timestamps_ms(array: ArrowArray, append_time_ms: int) -> Int64s:
 
 
 def _check_timestamps(timestamps: Int64s, first_row: int) -> None:
-    """Refuse times before 1970, as Kafka's producer and log cleaner do; -1 stands for none."""
-    bad = np.flatnonzero(timestamps < NO_TIMESTAMP)
+    """Refuse times before 1970, as Kafka's producer and log cleaner do, and those no reader takes.
+
+    -1 stands for none.
+    """
+    bad = np.flatnonzero((timestamps < NO_TIMESTAMP) | (timestamps > SPARK_MAX_TIMESTAMP_MS))
     if len(bad):
         row = int(bad[0])
+        reason = (
+            "before 1970, which Kafka's log cleaner stops at"
+            if timestamps[row] < NO_TIMESTAMP
+            else "behind the year 9999, which Spark does not read"
+        )
         raise InvalidRowError(
-            f"column timestamp, row {first_row + row}: {timestamps[row]} ms is before 1970, which "
-            "Kafka's log cleaner stops at; allowed are 0 and later, and -1 for no timestamp"
+            f"column timestamp, row {first_row + row}: {timestamps[row]} ms is {reason}; allowed "
+            f"are 0 to {SPARK_MAX_TIMESTAMP_MS}, and -1 for no timestamp"
         )
 
 

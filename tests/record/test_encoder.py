@@ -431,3 +431,17 @@ def test_a_timestamp_before_1970_is_refused_with_its_row_and_none_is_kept() -> N
     kept = RecordBatchEncoder().encode(rows.slice(0, 2))
     assert [row[1] for row in read_by_decoder(kept)] == [0, -1]
     RecordBatchEncoder(log_append_time=True).encode(rows)
+
+
+@pytest.mark.parametrize(
+    ("ticks", "unit"),
+    [(253_402_300_800_000, None), (2**63 - 1, None), (2**61 + 1, "s"), (-(2**61), "s")],
+)
+def test_a_timestamp_that_no_reader_takes_is_refused(ticks: int, unit: str | None) -> None:
+    last = 253_402_300_799_999
+    column = pa.array([ticks], pa.int64())
+    column = column if unit is None else column.cast(pa.timestamp(unit))
+    with pytest.raises(InvalidRowError, match=f"row 0: .*allowed are 0 to {last}, and -1 for no"):
+        RecordBatchEncoder().encode(values(b"a").append_column("timestamp", column))
+    kept = values(b"a").append_column("timestamp", pa.array([last], pa.int64()))
+    assert read_by_decoder(RecordBatchEncoder().encode(kept))[0][1] == last

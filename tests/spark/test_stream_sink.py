@@ -189,6 +189,20 @@ def test_a_restarted_query_replays_its_last_micro_batch_without_a_row_twice(
     assert sorted(pipeline.sunk()) == sorted([*range(130), *range(130)])
 
 
+def test_a_time_before_1970_stops_the_query_and_its_micro_batch_is_not_there(
+    pipeline: Pipeline,
+) -> None:
+    pipeline.append(range(3))
+    rows = pipeline.read().select("key", "value")
+    pipeline.run(rows)
+    pipeline.append(range(3, 5))
+    with pytest.raises(StreamingQueryException, match="-5000 ms is before 1970"):
+        pipeline.run(rows.selectExpr("*", "timestamp_millis(-5000) as timestamp"))
+    assert sorted(pipeline.sunk()) == [0, 1, 2]
+    pipeline.run(rows)
+    assert sorted(pipeline.sunk()) == [0, 1, 2, 3, 4]
+
+
 def test_complete_mode_appends_and_wipes_nothing(pipeline: Pipeline) -> None:
     counts = pipeline.read().groupBy().count()
     counts = counts.selectExpr("cast(count as string) as value")

@@ -84,6 +84,21 @@ def test_timestamps_older_than_the_first_come_back_exactly(sink: Sink) -> None:
     assert int.from_bytes(time_index[:8], "big") == START_MS + 1
 
 
+@pytest.mark.parametrize("bad", [-2, -5000, 253_402_300_800_000])
+def test_a_time_that_kafka_or_spark_stops_at_is_refused_and_nothing_is_written(
+    sink: Sink, bad: int
+) -> None:
+    good = rows(value=[b"a"] * 2, timestamp=[at(START_MS)] * 2)
+    times = pa.array([START_MS * 1000, bad * 1000]).cast(good["timestamp"].type)
+    task = [good, good.set_column(1, "timestamp", times)]
+    message = f"column timestamp, row 3: {bad} ms"
+    with pytest.raises(InvalidRowError, match=message):
+        sink.save(task, topic="t")
+    with pytest.raises(InvalidRowError, match=message):
+        sink.micro_batch(0, task, topic="t")
+    assert (list(sink.path.glob("t-*")), sink.staged()) == ([], [])
+
+
 def test_rows_without_a_time_get_that_of_the_write(sink: Sink) -> None:
     sink.save(rows(value=[b"a", b"b"], timestamp=[None, at(START_MS)]), topic="t")
     now, given = sink.column("timestamp")

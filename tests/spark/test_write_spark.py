@@ -34,6 +34,23 @@ def save(frame: Any, path: Path, *, mode: str = "append", **options: Any) -> Non
     writer.save(str(path))
 
 
+def test_a_time_before_1970_fails_the_write_and_names_its_row(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    save(spark.sql("select 'before' as value"), tmp_path, topic="t")
+    times = "timestamp'1970-01-01 00:00:00'", "timestamp'1969-12-31 23:59:55'"
+    frame = spark.sql(" union all ".join(f"select 'v' as value, {it} as timestamp" for it in times))
+    with pytest.raises(
+        PySparkException, match=r"column timestamp, row [01]: -5000 ms is before 1970"
+    ):
+        save(frame, tmp_path, topic="t")
+    assert read(tmp_path, "value") == [b"before"]
+    # No time at all is -1 ms: what was read of such a log can be written.
+    none = "select 'v' as value, timestamp'1969-12-31 23:59:59.999' as timestamp"
+    save(spark.sql(none), tmp_path, topic="t")
+    assert read(tmp_path, "timestamp")[1] == datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
+
+
 def read(path: Path, *columns: str, **options: Any) -> list[Any]:
     rows = read_arrow(path, columns=columns, **options).read_all().to_pylist()
     return [tuple(row.values()) if len(columns) > 1 else row[columns[0]] for row in rows]
