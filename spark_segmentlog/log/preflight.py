@@ -357,14 +357,18 @@ def _same_folder(path: str, seen: dict[tuple[int, int], str]) -> Iterator[Findin
     status = os.stat(path)
     twin = seen.setdefault((status.st_dev, status.st_ino), path)
     if twin != path:
-        yield Finding(
-            kind=FindingKind.PARTITION_TWICE,
-            path=path,
-            topic_partition=find_topic_partition(os.path.basename(path)),
-            detail=f"is the same folder as {twin}",
-            broker="a broker writes two partitions into one folder",
-            refuses_writes=True,
-        )
+        yield _shared_folder(path, twin)
+
+
+def _shared_folder(path: str, twin: str) -> Finding:
+    return Finding(
+        kind=FindingKind.PARTITION_TWICE,
+        path=path,
+        topic_partition=find_topic_partition(os.path.basename(path)),
+        detail=f"is the same folder as {twin}",
+        broker="a broker writes two partitions into one folder",
+        refuses_writes=True,
+    )
 
 
 def _partition_findings(
@@ -735,6 +739,7 @@ def check_write(
         directory = layout.directory_of(topic_partition)
         path = os.path.join(directory, str(topic_partition))
         findings += _losses(look, topic_partition, path)
+        findings += _shared_folders(layout, path)
         if with_segments:
             known_from = last_written_base_offset(path)
             findings += _torn_segments(states[directory], path, known_from)
@@ -754,7 +759,13 @@ def check_places(layout: TargetLayout, topic_partitions: Iterable[TopicPartition
         directory = layout.directory_of(topic_partition)
         path = os.path.join(directory, str(topic_partition))
         findings += _twice(look, topic_partition, path)
+        findings += _shared_folders(layout, path)
     _refuse(findings)
+
+
+def _shared_folders(layout: TargetLayout, path: str) -> Iterator[Finding]:
+    if path in layout.twins:
+        yield _shared_folder(path, layout.twins[path])
 
 
 def check_tail(tail: PartitionTail) -> None:

@@ -17,6 +17,7 @@ import os
 import uuid
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
@@ -69,6 +70,8 @@ class TargetLayout:
     may_grow : bool
         Whether rows may name partitions that a topic of no cluster does not have yet. Those of a
         stream come micro-batch by micro-batch, and none tells what later ones name.
+    twins : mapping of path to path
+        Partition folders that are others too, by a link or a mount.
     """
 
     log_directories: tuple[str, ...]
@@ -78,6 +81,7 @@ class TargetLayout:
     cluster: Cluster | None = field(default=None)
     allow_unsafe: bool = False
     may_grow: bool = False
+    twins: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def cluster_topics(self) -> Mapping[str, ClusterTopic] | None:
@@ -258,6 +262,7 @@ def read_target_layout(
         cluster=cluster,
         allow_unsafe=allow_unsafe,
         may_grow=may_grow,
+        twins=_find_twins(log_directories, () if cluster is None else cluster.siblings),
     )
 
 
@@ -289,6 +294,31 @@ def _deal_out(partition_counts: tuple[int, ...], turn: int, new_count: int) -> t
         counts[slot] += 1
         chosen.append(slot)
     return tuple(chosen)
+
+
+def _find_twins(log_directories: Sequence[str], siblings: Sequence[str]) -> dict[str, str]:
+    """Find partition folders that are one folder, and name another for each."""
+    paths = [path for directory in log_directories for path in _partition_folders(directory)]
+    for directory in siblings:
+        # What may not be read in a directory that is not written is not for us to judge.
+        with suppress(LogPermissionError):
+            paths += _partition_folders(directory)
+    seen: dict[tuple[int, int], str] = {}
+    twins = {}
+    for path in paths:
+        # A folder of a directory that is not locked may go meanwhile.
+        with suppress(FileNotFoundError):
+            status = os.stat(path)
+            twin = seen.setdefault((status.st_dev, status.st_ino), path)
+            if twin != path:
+                twins[path] = twin
+                twins[twin] = path
+    return twins
+
+
+def _partition_folders(directory: str) -> list[str]:
+    names = LOCAL.list_directories(directory)[0]
+    return [os.path.join(directory, name) for name in names if find_topic_partition(name)]
 
 
 def _list_partitions(directory: str) -> list[TopicPartition]:
