@@ -63,6 +63,10 @@ class NotALogDirectoryError(SegmentLogError, NotADirectoryError):
     """A path that is neither a log directory, nor a partition directory, nor a `.log` file."""
 
 
+class NotAFileError(SegmentLogError, OSError):
+    """A folder, a pipe or a device where one of Kafka's files is to be."""
+
+
 class EmptyLogDirectoryError(SegmentLogError):
     """A log directory without a single partition directory."""
 

@@ -10,7 +10,12 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from spark_segmentlog.errors import LogPermissionError, PreflightError, UnsafeTargetError
+from spark_segmentlog.errors import (
+    LogPermissionError,
+    NotAFileError,
+    PreflightError,
+    UnsafeTargetError,
+)
 from spark_segmentlog.log.checkpoints import (
     META_PROPERTIES,
     MetaProperties,
@@ -128,7 +133,7 @@ def _owner_if_readable(path: str) -> MetaProperties | None:
     """Read whose a neighbour is; what may not or cannot be read there is not for us to judge."""
     try:
         text = read_text(LOCAL, path, META_PROPERTIES)
-    except (LogPermissionError, IsADirectoryError):
+    except (LogPermissionError, NotAFileError):
         return None
     return None if text is None else parse_meta_properties(text)
 

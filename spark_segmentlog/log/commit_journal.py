@@ -449,8 +449,8 @@ def _read_own(log_directory: str) -> Journal | None:
     """Read the journal that lies in a directory, as it stands there."""
     path = journal_path(log_directory)
     folder = os.path.dirname(path)
-    if os.path.islink(folder):
-        raise RecoveryError(f"{folder} is a link, and a commit's folder never is")
+    if os.path.lexists(folder) and (os.path.islink(folder) or not os.path.isdir(folder)):
+        raise RecoveryError(f"{folder} is no folder, or a link to one, as a commit's never is")
     data = _read_if_there(path)
     if data is None:
         return None

@@ -34,6 +34,7 @@ import numpy.typing as npt
 from spark_segmentlog.errors import (
     LogPathNotFoundError,
     LogPermissionError,
+    NotAFileError,
     NotALogDirectoryError,
     UnsafeTargetError,
 )
@@ -133,8 +134,7 @@ class _LocalFile(Closing):
 
     def __init__(self, path: str) -> None:
         self.path = path
-        with _permission_checked(path):
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._descriptor = _open_for_reading(path)
 
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size
@@ -174,6 +174,30 @@ class _LocalFile(Closing):
             self._descriptor = -1
 
 
+def _open_for_reading(path: str) -> int:
+    """Open a file; what is none, such as a pipe that nobody writes to, must not hold a reader up.
+
+    Raises
+    ------
+    NotAFileError
+    """
+    with _permission_checked(path):
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                raise _not_a_file(path) from error
+            raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _not_a_file(path)
+    return descriptor
+
+
+def _not_a_file(path: str) -> NotAFileError:
+    return NotAFileError(f"a folder, a pipe or a device in the place of a file (file {path})")
+
+
 @dataclass(frozen=True, slots=True)
 class _LocalStorage:
     """The local disk."""
@@ -190,11 +214,9 @@ class _LocalStorage:
 
     def read_start(self, path: str, length: int) -> bytes | None:
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = _open_for_reading(path)
         except FileNotFoundError:
             return None
-        except PermissionError as error:
-            raise LogPermissionError(f"no permission to read {path}") from error
         try:
             return os.read(descriptor, length)
         finally:
@@ -499,15 +521,18 @@ def open_for_update(path: str, *, create: bool = False) -> int:
     Raises
     ------
     UnsafeTargetError
-        The name is a link.
+        The name is a link, or no file's.
     """
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
     try:
         descriptor = os.open(path, flags, FILE_MODE)
     except OSError as error:
-        if error.errno == errno.ELOOP:
+        if error.errno in (errno.ELOOP, errno.EISDIR):
             raise _is_link(path) from error
         raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _is_link(path)
     if create:
         _give_to_owner(descriptor, path)
     return descriptor
@@ -567,7 +592,7 @@ def open_plain_file(path: str) -> int:
 
 def _is_link(path: str) -> UnsafeTargetError:
     return UnsafeTargetError(
-        f"no plain file, but a link or a device: it is neither followed nor written (file {path})"
+        f"no plain file, but a link, folder or device: neither followed nor written (file {path})"
     )
 
 
@@ -655,8 +680,17 @@ def _sync(descriptor: int) -> None:
 
 
 def rename(source: str, target: str) -> None:
-    """Rename a file, in place of one that has the name already."""
-    os.rename(source, target)
+    """Rename a file, in place of one that has the name already.
+
+    Raises
+    ------
+    UnsafeTargetError
+        A folder has the name.
+    """
+    try:
+        os.rename(source, target)
+    except IsADirectoryError as error:
+        raise _is_link(target) from error
 
 
 def unlink(path: str, *, missing_ok: bool = False) -> None:

@@ -254,13 +254,17 @@ def _read_tail_file(directory: str) -> _RememberedTail | None:
     checksum, _, body = data.partition(b"\n")
     if checksum != b"%08x" % crc32c(body):
         return None
-    fields = json.loads(body)
-    if fields["format"] != FORMAT_VERSION:
+    try:
+        fields = json.loads(body)
+        if fields["format"] != FORMAT_VERSION or set(map(type, fields["tail"].values())) != {int}:
+            return None
+        return _RememberedTail(
+            tail=SegmentTail(**fields["tail"]),
+            index_checksums=(fields["index_crc"], fields["time_index_crc"]),
+        )
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        # With a right checksum, and yet not written by any release: as good as none.
         return None
-    return _RememberedTail(
-        tail=SegmentTail(**fields["tail"]),
-        index_checksums=(fields["index_crc"], fields["time_index_crc"]),
-    )
 
 
 def _fits(last: Segment, remembered: _RememberedTail) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from spark_segmentlog import read_arrow
 from spark_segmentlog.errors import SegmentLogError
 from spark_segmentlog.log import files
 from spark_segmentlog.log.commit import commit_staged_batches, writing
@@ -27,8 +28,12 @@ from spark_segmentlog.log.commit_journal import (
 )
 from spark_segmentlog.log.file_names import TopicPartition
 from spark_segmentlog.log.local_log import open_log
+from spark_segmentlog.log.partition_tail import TAIL_FILE_NAME
+from spark_segmentlog.log.preflight import preflight
 from spark_segmentlog.log.recovery import recover
+from spark_segmentlog.log.verification import verify
 from spark_segmentlog.record.crc import crc32c
+from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch
 from tests.faults.fault_layer import Faults, Killed
 from tests.faults.scenarios import Scenario, Writing, make_scenario, stage
 from tests.faults.test_several_directories import to_first_format
@@ -321,3 +326,80 @@ def test_a_pipe_in_the_place_of_a_file_blocks_nobody(tmp_path: Path) -> None:
     with pytest.raises(SegmentLogError, match="no plain file"):
         read_versions(str(tmp_path))
     assert files.LOCAL.exists(str(tmp_path))
+
+
+SMALL_FILES = (
+    ".kafka_cleanshutdown",
+    ".lock",
+    ".segmentlog-commit",
+    ".segmentlog-versions",
+    ".segmentlog-writer",
+    "cleaner-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "meta.properties",
+    "recovery-point-offset-checkpoint",
+    "replication-offset-checkpoint",
+    "t-0/.segmentlog-tail",
+    "t-0/leader-epoch-checkpoint",
+    "t-0/partition.metadata",
+    "t-0/00000000000000000000.index",
+    "t-0/00000000000000000000.log",
+    "t-0/00000000000000000000.timeindex",
+    "t-0/00000000000000000000.txnindex",
+)
+
+
+def _append(directory: str) -> None:
+    with open_log(directory) as log:
+        log.append("t", pa.record_batch({"value": [b"by us"]}))
+
+
+WAYS: dict[str, Callable[[str], object]] = {
+    "commit": lambda it: commit_staged_batches(stage([it], [Writing({TopicPartition("t", 0): 3})])),
+    "append": _append,
+    "recover": lambda it: recover(it, truncate=True),
+    "preflight": lambda it: list(preflight(it)),
+    "verify": lambda it: list(verify(it)),
+    "read": lambda it: read_arrow(it).read_all(),
+}
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("name", SMALL_FILES)
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=("pipe", "folder"))
+def test_what_is_no_file_holds_nobody_up(
+    tmp_path: Path, make: Callable[[Path], None], name: str
+) -> None:
+    """Every way in ends: with what it does where the file does not matter, or with our error."""
+    errors = {}
+    for way, run in WAYS.items():
+        directory = tmp_path / way
+        LogBuilder(directory).partition("t", 0, [[v2_batch([RecordSpec(value=b"a")])]])
+        path = directory / name
+        path.unlink(missing_ok=True)
+        make(path)
+        try:
+            run(str(directory))
+        except SegmentLogError as error:
+            errors[way] = str(error)
+    assert all(str(tmp_path / way / name) in text for way, text in errors.items())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[]",
+        b"1",
+        b"{}",
+        b'{"format":1,"tail":[]}',
+        b'{"format":1,"tail":{"base_offset":"x"}}',
+        b"[",
+    ],
+)
+def test_a_remembered_tail_that_no_release_wrote_is_as_good_as_none(
+    tmp_path: Path, body: bytes
+) -> None:
+    folder = LogBuilder(tmp_path).partition("t", 0, [[v2_batch([RecordSpec(value=b"a")])]])
+    (folder / TAIL_FILE_NAME).write_bytes(with_checksum(body))
+    _append(str(tmp_path))
+    assert read_arrow(tmp_path).read_all()["value"].to_pylist() == [b"a", b"by us"]
