@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -33,10 +34,20 @@ META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN_MARK: Final = ".kafka_cleanshutdown"
 
 MAX_LEADER_EPOCH: Final = 2**31 - 1
+RESERVED_IDS_COUNT: Final = 100
+MAX_VERSION: Final = 2**31 - 1
 MAX_NODE_ID: Final = 2**31 - 1
 NODE_ID_NAMES: Final[Mapping[str, str]] = {"0": "broker.id", "1": "node.id"}
-UUID_LENGTH: Final = 16
 MAX_DIGITS: Final = 19
+
+_JAVA_SPACES: Final = " \t\v\f"
+_SPACES: Final = re.compile(r"\s+", re.ASCII)
+_LINE_END: Final = re.compile(r"\r\n|\r|\n")
+_CONTINUED_LINE: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\(?:\r\n|\r|\n)[ \t\f]*")
+_PROPERTY: Final = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)")
+_ESCAPE: Final = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)")
+_UUID: Final = re.compile(r"([A-Za-z0-9_-]{22})(?:==)?")
+_METADATA_SEPARATOR: Final = re.compile(r":\s+", re.ASCII)
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
@@ -64,6 +75,12 @@ class MetaProperties:
     cluster_id: str
     node_id: int
     directory_id: str | None = None
+
+    @property
+    def has_reserved_directory_id(self) -> bool:
+        """Whether the id is one of those that Kafka keeps for itself."""
+        found = _uuid(self.directory_id or "")
+        return found is not None and int.from_bytes(found, "big") < RESERVED_IDS_COUNT
 
 
 def parse_offset_checkpoint(text: str) -> dict[TopicPartition, int] | None:
@@ -104,6 +121,11 @@ def parse_leader_epochs(text: str) -> list[LeaderEpoch] | None:
     return sorted(entries, key=lambda entry: entry.epoch)
 
 
+def has_leader_epoch_rows(text: str) -> bool:
+    """Tell whether lines and fields hold together, whatever is in them: a broker dies of that."""
+    return _parse_rows(text, fields_count=2) is not None
+
+
 def format_leader_epochs(epochs: Sequence[LeaderEpoch]) -> bytes:
     """Write a `leader-epoch-checkpoint`."""
     return _format_rows(f"{entry.epoch} {entry.start_offset}" for entry in epochs)
@@ -111,9 +133,11 @@ def format_leader_epochs(epochs: Sequence[LeaderEpoch]) -> bytes:
 
 def parse_partition_metadata(text: str) -> PartitionMetadata | None:
     """Read a `partition.metadata`; None where a broker would not take it."""
-    fields = _parse_properties(text, ":")
-    topic_id = fields.get("topic_id", "")
-    if not fields.get("version", "").isdecimal() or not _is_topic_id(topic_id):
+    fields = [_METADATA_SEPARATOR.split(line) for line in _lines(text)[:2]]
+    if [len(pair) for pair in fields] != [2, 2]:
+        return None
+    (_, version), (_, topic_id) = fields
+    if _integer(version, most=MAX_VERSION) is None or not _is_topic_id(topic_id):
         return None
     return PartitionMetadata(topic_id)
 
@@ -128,21 +152,24 @@ def parse_meta_properties(text: str) -> MetaProperties | None:
 
     Version 0, of ZooKeeper's days, has `broker.id` in place of `node.id`.
     """
-    fields = {name: value.replace("\\", "") for name, value in _parse_properties(text, "=").items()}
-    version = fields.get("version", "0")
+    fields = _parse_properties(text)
+    version = fields.get("version", "0").strip()
     node_id = _integer(fields.get(NODE_ID_NAMES.get(version, ""), ""), most=MAX_NODE_ID)
+    directory_id = fields.get("directory.id")
     if not fields.get("cluster.id") or node_id is None:
+        return None
+    if directory_id is not None and _uuid(directory_id) is None:
         return None
     return MetaProperties(
         cluster_id=fields["cluster.id"],
         node_id=node_id,
-        directory_id=fields.get("directory.id"),
+        directory_id=directory_id,
     )
 
 
 def meta_properties_version(text: str) -> str:
     """Read which version a `meta.properties` says to be of; 0 where it says nothing."""
-    return _parse_properties(text, "=").get("version", "0")
+    return _parse_properties(text).get("version", "0").strip()
 
 
 def end_offset_for_epoch(epochs: Sequence[LeaderEpoch], epoch: int, log_end_offset: int) -> int:
@@ -194,14 +221,22 @@ def _warn_malformed(directory: str, name: str) -> None:
 
 
 def _parse_rows(text: str, *, fields_count: int) -> list[list[str]] | None:
-    lines = text.splitlines()
-    if len(lines) < 2 or lines[0].strip() != str(VERSION):
+    """Read the rows of a checkpoint; None where a broker would not, down to an empty line."""
+    lines = _lines(text)
+    if len(lines) < 2 or _integer(lines[0], most=MAX_VERSION) != VERSION:
         return None
-    rows = [line.split() for line in lines[2:] if line.strip()]
-    count = _integer(lines[1].strip(), most=MAX_OFFSET)
-    if len(rows) != count or any(len(row) != fields_count for row in rows):
+    rows = [_SPACES.split(line.rstrip(_JAVA_SPACES)) for line in lines[2:]]
+    if len(rows) != _integer(lines[1], most=MAX_OFFSET) or any(
+        len(row) != fields_count or not row[0] for row in rows
+    ):
         return None
     return rows
+
+
+def _lines(text: str) -> list[str]:
+    """Cut a text into lines where Java does."""
+    lines = _LINE_END.split(text)
+    return lines if lines[-1] else lines[:-1]
 
 
 def _format_rows(rows: Iterable[str]) -> bytes:
@@ -209,21 +244,29 @@ def _format_rows(rows: Iterable[str]) -> bytes:
     return "".join(f"{line}\n" for line in [str(VERSION), str(len(lines)), *lines]).encode()
 
 
-def _parse_properties(text: str, separator: str) -> dict[str, str]:
+def _parse_properties(text: str) -> dict[str, str]:
+    """Read a file of Java's Properties: spaces behind a value are part of it."""
     properties = {}
-    for line in text.splitlines():
-        name, found, value = line.partition(separator)
-        if found and not line.lstrip().startswith("#"):
-            properties[name.strip()] = value.strip()
+    for line in _lines(_CONTINUED_LINE.sub(r"\1", text)):
+        found = _PROPERTY.fullmatch(line.lstrip(_JAVA_SPACES))
+        if found and not line.lstrip(_JAVA_SPACES).startswith(("#", "!")):
+            properties[_unescaped(found[1])] = _unescaped(found[2])
     return properties
 
 
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(lambda it: it[1] if len(it[1]) == 1 else chr(int(it[1][1:], 16)), text)
+
+
 def _is_topic_id(text: str) -> bool:
-    try:
-        data = base64.b64decode(text + "==", altchars=b"-_", validate=True)
-    except ValueError:
-        return False
-    return len(data) == UUID_LENGTH and any(data)
+    topic_id = _uuid(text)
+    return topic_id is not None and any(topic_id)
+
+
+def _uuid(text: str) -> bytes | None:
+    """Read one of Kafka's ids; None for any that Kafka would not read."""
+    digits = _UUID.fullmatch(text)
+    return None if digits is None else base64.urlsafe_b64decode(digits[1] + "==")
 
 
 def _integer(text: str, *, least: int = 0, most: int) -> int | None:

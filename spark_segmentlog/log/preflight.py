@@ -35,6 +35,7 @@ from spark_segmentlog.log.checkpoints import (
     META_PROPERTIES,
     PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
+    has_leader_epoch_rows,
     parse_leader_epochs,
     parse_meta_properties,
     parse_offset_checkpoint,
@@ -283,6 +284,13 @@ def _owners(directories: Sequence[str]) -> Iterator[Finding]:
             yield _owner_finding(
                 path, f"cluster and node are {mine}, those of another log directory {other}"
             )
+        if owner.has_reserved_directory_id:
+            yield Finding(
+                kind=FindingKind.DIRECTORY_ID,
+                path=os.path.join(path, META_PROPERTIES),
+                detail=f"directory.id {owner.directory_id} is one that Kafka keeps for itself",
+                broker=STAYS_DOWN,
+            )
         twin = ids.setdefault(owner.directory_id, path) if owner.directory_id else path
         if twin != path:
             yield Finding(
@@ -397,7 +405,7 @@ def _losses(look: _Surroundings, topic_partition: TopicPartition, path: str) -> 
             path=os.path.join(path, LEADER_EPOCH_CHECKPOINT),
             topic_partition=topic_partition,
             detail="does not hold together: with which leader epoch to go on cannot be told",
-            broker=GOES_OFFLINE,
+            broker=STAYS_DOWN if has_leader_epoch_rows(text) else GOES_OFFLINE,
             refuses_writes=True,
         )
 

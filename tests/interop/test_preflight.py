@@ -178,12 +178,38 @@ def test_meta_properties_that_tell_nothing_keep_a_broker_from_starting(
     clean.does_not_start()
 
 
+def test_a_directory_id_of_kafkas_own_keeps_a_broker_from_starting(clean: Stopped) -> None:
+    path = clean.log_directory / "meta.properties"
+    kept = [line for line in path.read_text().splitlines() if not line.startswith("directory.id")]
+    path.write_text("\n".join([*kept, "directory.id=AAAAAAAAAAAAAAAAAAAAAQ"]))
+    assert "does not start" in clean.only(FindingKind.DIRECTORY_ID).broker
+    assert "Invalid reserved directory ID" in clean.does_not_start()
+
+
+def test_a_leader_epoch_that_is_no_number_keeps_a_broker_from_starting(clean: Stopped) -> None:
+    (clean.folder / "leader-epoch-checkpoint").write_text("0\n1\n4294967296 0\n")
+    assert "does not start" in clean.only(FindingKind.CHECKPOINT).broker
+    assert "NumberFormatException" in clean.does_not_start()
+
+
+def test_meta_properties_as_java_writes_and_reads_them_are_no_finding(clean: Stopped) -> None:
+    path = clean.log_directory / "meta.properties"
+    text = path.read_text()
+    for old, new in (("version=1", "version: 1 "), ("node.id=", "node.id "), ("\n", "\r\n")):
+        text = text.replace(old, new)
+    path.write_text(f"! {text.replace('cluster.id=', 'cluster.id = ')}")
+    assert clean.findings() == []
+    clean.broker.start()
+    assert _offsets(clean) == list(range(ROWS))
+
+
 # A log directory goes offline
 
-DAMAGE = (b"\0" * 50, b"garbage\n", b"7\n0\n")
+DAMAGE = (b"\0" * 50, b"garbage\n", b"7\n0\n", b"0\n0\n\n")
+DAMAGE_IDS = ("zeros", "garbage", "version", "empty line")
 
 
-@pytest.mark.parametrize("data", DAMAGE, ids=("zeros", "garbage", "version"))
+@pytest.mark.parametrize("data", DAMAGE, ids=DAMAGE_IDS)
 @pytest.mark.parametrize("name", ["recovery-point", "replication", "cleaner", "log-start"])
 def test_a_checkpoint_that_cannot_be_read_takes_its_directory_offline(
     clean: Stopped, name: str, data: bytes
@@ -193,7 +219,7 @@ def test_a_checkpoint_that_cannot_be_read_takes_its_directory_offline(
     _goes_offline(clean)
 
 
-@pytest.mark.parametrize("data", DAMAGE, ids=("zeros", "garbage", "version"))
+@pytest.mark.parametrize("data", DAMAGE, ids=DAMAGE_IDS)
 def test_leader_epochs_that_cannot_be_read_take_their_directory_offline(
     clean: Stopped, data: bytes
 ) -> None:
@@ -202,7 +228,15 @@ def test_leader_epochs_that_cannot_be_read_take_their_directory_offline(
     _goes_offline(clean)
 
 
-@pytest.mark.parametrize("text", ["version=7\nnode.id=1\ncluster.id=c\n", "version=1\nnode.id=1\n"])
+UNREADABLE = (
+    "version=7\nnode.id=1\ncluster.id=c\n",
+    "version=1\nnode.id=1\n",
+    "version=1\nnode.id=1 \ncluster.id=c\n",
+    "version=1\nnode.id=1\ncluster.id=c\ndirectory.id=garbage\n",
+)
+
+
+@pytest.mark.parametrize("text", UNREADABLE)
 def test_meta_properties_that_cannot_be_read_take_their_directory_offline(
     clean: Stopped, text: str
 ) -> None:
@@ -212,8 +246,12 @@ def test_meta_properties_that_cannot_be_read_take_their_directory_offline(
     assert f"Failed to create or validate data directory {clean.log_directory}" in clean.logged()
 
 
-def test_a_topic_id_that_cannot_be_read_takes_its_directory_offline(clean: Stopped) -> None:
-    (clean.folder / "partition.metadata").write_bytes(b"\0" * 43)
+@pytest.mark.parametrize("data", [b"\0" * 43, None], ids=("zeros", "without a space"))
+def test_a_topic_id_that_cannot_be_read_takes_its_directory_offline(
+    clean: Stopped, data: bytes | None
+) -> None:
+    path = clean.folder / "partition.metadata"
+    path.write_bytes(path.read_bytes().replace(b": ", b":") if data is None else data)
     assert "offline" in clean.only(FindingKind.TOPIC_ID).broker
     _goes_offline(clean)
 

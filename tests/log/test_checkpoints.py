@@ -27,6 +27,11 @@ def test_an_offset_checkpoint_reads_as_it_was_written():
         "0\n1\nt 0\n",
         "0\n1\nt x 5\n",
         "0\n1\nt 0 x\n",
+        " 0\n1\nt 0 5\n",
+        "0\n1\n t 0 5\n",
+        "0\n1\nt 0 5\n\n",
+        "0\n\n1\nt 0 5\n",
+        "0\n1\nt\u00a00\u00a05\n",
     ],
 )
 def test_a_checkpoint_that_does_not_hold_together_is_as_good_as_none(text, tmp_path):
@@ -59,6 +64,28 @@ def test_offsets_that_java_would_not_read_are_none(row):
     assert checkpoints.parse_offset_checkpoint(f"0\n1\n{row}\n") is None
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "version=1\nnode.id=5\ncluster.id=c=\n",
+        "version: 1\nnode.id: 5\ncluster.id: c=\n",
+        "version=1 \nnode.id=5\ncluster.id=c=",
+        "version 1\nnode.id 5\ncluster.id c\\=",
+        "  version = 1\r\n! node.id = 6\r\n\r\nnode.id\t=\t5\r\ncluster.id = c\\u003d\r\n",
+        "version=1\nnode.id=9\nnode.id=5\ncluster.id=\\\n   c=\n",
+        "version=0\nbroker.id=5\ncluster.id=c=\n",
+    ],
+)
+def test_meta_properties_are_read_as_java_reads_them(text):
+    assert checkpoints.parse_meta_properties(text) == MetaProperties(cluster_id="c=", node_id=5)
+
+
+@pytest.mark.parametrize("line", ["node.id=5 ", "directory.id=garbage", "directory.id="])
+def test_meta_properties_that_a_broker_would_not_read_are_none(line):
+    text = f"version=1\nnode.id=5\ncluster.id=c\n{line}\n"
+    assert checkpoints.parse_meta_properties(text) is None
+
+
 @pytest.mark.parametrize("node_id", ["2147483648", "9" * 5000, "-1", "\u00b2"])
 def test_a_node_id_that_java_would_not_read_is_none(node_id):
     text = f"version=1\ncluster.id=c\nnode.id={node_id}\n"
@@ -70,6 +97,22 @@ def test_an_epoch_ends_where_the_next_one_starts():
     assert checkpoints.end_offset_for_epoch(epochs, 0, 300) == 155
     assert checkpoints.end_offset_for_epoch(epochs, 5, 300) == 200
     assert checkpoints.end_offset_for_epoch(epochs, 7, 300) == 300
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "version:0\ntopic_id:vNGZh4ObRki8YWfIBZ0LOw",
+        "topic_id: vNGZh4ObRki8YWfIBZ0LOw\nversion: 0",
+        "\nversion: 0\ntopic_id: vNGZh4ObRki8YWfIBZ0LOw",
+        "version: -1\ntopic_id: vNGZh4ObRki8YWfIBZ0LOw",
+        "version: 0\ntopic_id: vNGZh4ObRki8YWfIBZ0L+w",
+        "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA",
+        "version: 0",
+    ],
+)
+def test_partition_metadata_that_a_broker_would_not_read_is_none(text):
+    assert checkpoints.parse_partition_metadata(text) is None
 
 
 def test_partition_metadata_names_the_topic_id(tmp_path):

@@ -323,6 +323,12 @@ def test_leader_epochs_that_cannot_be_read_are_not_gone_on_from(cluster: Path, d
     refused(FindingKind.CHECKPOINT, WRITERS, cluster)
 
 
+def test_a_leader_epoch_that_is_no_number_stops_a_broker(cluster: Path) -> None:
+    (cluster / "t-0" / "leader-epoch-checkpoint").write_text("0\n1\n4294967296 0\n")
+    assert "does not start" in only(FindingKind.CHECKPOINT, cluster).broker
+    refused(FindingKind.CHECKPOINT, WRITERS, cluster)
+
+
 def test_an_empty_checkpoint_is_one_without_entries(cluster: Path) -> None:
     (cluster / "cleaner-offset-checkpoint").write_bytes(b"")
     (cluster / "t-0" / "leader-epoch-checkpoint").write_bytes(b"")
@@ -340,6 +346,12 @@ def test_a_directory_that_does_not_tell_whose_it_is_is_not_written(
     (cluster / "meta.properties").write_bytes(data)
     assert effect in only(FindingKind.META_PROPERTIES, cluster).broker
     refused(FindingKind.META_PROPERTIES, (*WRITERS, retain), cluster)
+
+
+def test_a_directory_id_that_kafka_keeps_for_itself_is_found(cluster: Path) -> None:
+    LogBuilder(cluster).meta_properties(directory_id="AAAAAAAAAAAAAAAAAAAAAQ")
+    finding = only(FindingKind.DIRECTORY_ID, cluster)
+    assert (finding.severity, finding.refuses_writes) == (Severity.STOP, False)
 
 
 def test_log_directories_of_different_owners_are_found(cluster: Path, tmp_path: Path) -> None:
