@@ -543,14 +543,14 @@ def test_timestamps_in_the_time_index_are_those_of_records(directory: str) -> No
 
 def test_a_commit_over_many_partitions_keeps_few_files_open(directory: str) -> None:
     partitions = [TopicPartition("t", number) for number in range(200)]
-    tasks = [Writing(dict.fromkeys(partitions[number % 4 :: 4], 3)) for number in range(100)]
+    tasks = [Writing(dict.fromkeys(partitions[number % 4 :: 4], 3)) for number in range(160)]
     request = stage([directory], tasks)
-    with few_open_files(40):
+    with few_open_files(90):
         commit_staged_batches(request)
     counts = {
         topic_partition: len(rows) for topic_partition, rows in read_rows([directory]).items()
     }
-    assert counts == dict.fromkeys(partitions, 75)
+    assert counts == dict.fromkeys(partitions, 120)
 
 
 @contextmanager
