@@ -11,7 +11,7 @@ PROCESSES := 2
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/:/' | awk -F': ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/:/' | awk -F': ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 $(STAMP): pyproject.toml
 	@conf/ensure-venv $(PYTHON)
@@ -63,6 +63,10 @@ faults: install ## crash, fault and fuzz suites, and every property test with th
 .PHONY: bench
 bench: install ## measure the ratios of the README's table
 	$(PY) -m tests.benchmarks $(BENCH_ARGS)
+
+.PHONY: compatibility
+compatibility: java ## reading, writing and streaming with other versions of Spark, from 4.0 on
+	PYTHON=$(PYTHON) conf/compatibility $(or $(SPARK_VERSIONS),4.0.1 4.1.1 4.2.0)
 
 .PHONY: clean
 clean: ## remove .venv and everything that was built

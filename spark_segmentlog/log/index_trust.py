@@ -14,7 +14,9 @@ content of an index file changes what is read:
   verification, not by reads. What lies behind the last entry is not known from an index, which may
   have been cut: headers are walked.
 - that a closed segment has lost offsets is believed where its index, right as far as it can be
-  compared, names offsets between the last batch and the next segment.
+  compared, names offsets between the last batch and the next segment. Nobody can tell an index that
+  lies so from a segment that was cut, and to say so costs no row: it is an error that
+  ``failOnDataLoss`` turns into a warning.
 
 Where an entry is not believed, headers are walked from the segment's start.
 """

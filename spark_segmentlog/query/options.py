@@ -740,6 +740,16 @@ class ReadOptions:
         """Whether aborted and open transactions are hidden."""
         return self.isolation_level == "read_committed"
 
+    @property
+    def has_admission_limits(self) -> bool:
+        """Whether something bounds the micro-batches of a stream."""
+        limits = (
+            self.max_offsets_per_trigger,
+            self.min_offsets_per_trigger,
+            self.max_bytes_per_trigger,
+        )
+        return any(limit is not None for limit in limits)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:

@@ -97,6 +97,9 @@ class StreamPlanner:
     ----------
     options : ReadOptions
         Parsed for a stream.
+    knows_starts : bool
+        Whether Spark tells where each micro-batch starts. Where it does not, it asks for the first
+        end of a new query before its start, and nothing tells a new query from one that goes on.
     clock_ms : callable, optional
         Milliseconds that only grow, for ``maxTriggerDelay``.
 
@@ -108,7 +111,13 @@ class StreamPlanner:
         The latest offsets, as of the last look at the log.
     """
 
-    def __init__(self, options: ReadOptions, *, clock_ms: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self,
+        options: ReadOptions,
+        *,
+        knows_starts: bool = True,
+        clock_ms: Callable[[], int] | None = None,
+    ) -> None:
         warn_ignored(options)
         self._options = options
         self._watch = LogWatch(
@@ -124,6 +133,7 @@ class StreamPlanner:
             max_delay_ms=options.max_trigger_delay_ms,
         )
         self._delay = TriggerDelay(clock_ms)
+        self._knows_starts = knows_starts
         self._initial: Offsets | None = None
         self._is_new_query = False
         self._has_planned = False
@@ -151,7 +161,7 @@ class StreamPlanner:
         if self._initial is None:
             self._initial = _while_files_move(self._find_initial)
             # After a crash in micro-batch 0 Spark plans it again before it asks for the start.
-            self._is_new_query = not self._has_planned
+            self._is_new_query = self._knows_starts and not self._has_planned
         return self._initial
 
     def prepare_for_available_now(self) -> None:
@@ -176,7 +186,12 @@ class StreamPlanner:
             so the query can be started again with ``failOnDataLoss`` false.
         """
         if start is None:
-            start = self.initial_offset() if self._last_end is None else self._last_end
+            start = self._last_end
+        if start is None and not self._knows_starts:
+            _, views = self._look(frozenset())
+            return self._remember({it: view.end_offset for it, view in views.items()}, views)
+        if start is None:
+            start = self.initial_offset()
         logs, views = self._look(start.keys())
         self._report_latest(views)
         if self._is_new_query:

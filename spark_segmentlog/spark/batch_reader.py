@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from spark_segmentlog.query.options import View
 from spark_segmentlog.query.read_plan import ReadRequest, Split, plan_splits, read_split
 from spark_segmentlog.query.views import read_view
 from spark_segmentlog.spark.pushdown import bounds_of_filters
 from spark_segmentlog.spark.worker_heap import freeze_worker_heap
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import (
     DataSourceStreamWriter,
     DataSourceWriter,
 )
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from spark_segmentlog.errors import OptionValueError, SegmentLogError
@@ -55,19 +55,20 @@ class SegmentLogDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Make the reader of a batch query."""
         from spark_segmentlog.spark.batch_reader import PushdownReader, SegmentLogReader
-        from spark_segmentlog.spark.pushdown import narrows
+        from spark_segmentlog.spark.pushdown import narrows, warn_unless_pushed
 
         options = self._read_options()
         request = _request(options, schema)
         warn_ignored(options)
+        warn_unless_pushed(options)
         freeze_worker_heap("plan")
         return PushdownReader(request) if narrows(options) else SegmentLogReader(request)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Make the reader of a stream."""
-        from spark_segmentlog.spark.stream_reader import SegmentLogStreamReader
+        from spark_segmentlog.spark.stream_reader import make_stream_reader
 
-        return SegmentLogStreamReader(_request(self._read_options(streaming=True), schema))
+        return make_stream_reader(_request(self._read_options(streaming=True), schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Make the writer of a batch."""
@@ -79,9 +80,9 @@ class SegmentLogDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """Make the writer of micro-batches; complete mode, which sets `overwrite`, appends too."""
-        from spark_segmentlog.spark.writer import SegmentLogStreamWriter
+        from spark_segmentlog.spark.writer import make_stream_writer
 
-        return SegmentLogStreamWriter(self.options, schema)
+        return make_stream_writer(self.options, schema)
 
     def _schema_options(self) -> ReadOptions:
         """Parse the options for whichever of a batch and a stream they are of.
@@ -104,8 +105,9 @@ class SegmentLogDataSource(DataSource):
 def _request(options: ReadOptions, schema: StructType) -> ReadRequest:
     from spark_segmentlog.query.read_plan import ReadRequest
     from spark_segmentlog.query.schema import shape_rows
+    from spark_segmentlog.spark.versions import to_arrow_schema
 
-    shape = shape_rows(to_arrow_schema(schema, timezone="UTC"), options)
+    shape = shape_rows(to_arrow_schema(schema), options)
     return ReadRequest(options=options, shape=shape)
 
 

@@ -16,14 +16,13 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-import pyspark
 from pyspark.sql import datasource
 
 from spark_segmentlog.log.file_names import MAX_OFFSET
 from spark_segmentlog.query.options import Pushdown, ReadOptions, View
 from spark_segmentlog.query.planning import EVERYTHING, RowBounds
+from spark_segmentlog.spark import versions
 
-_FIRST_SPARK_WITH_A_READER_A_SCAN: Final = 5
 _PUSHING_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
@@ -37,11 +36,16 @@ def narrows(options: ReadOptions) -> bool:
     Spark refuses a reader whose class overrides ``pushFilters`` while its conf is off. The worker
     that pushes is another one than the worker that plans without filters.
     """
-    major = int(pyspark.__version__.partition(".")[0])
     is_safe = options.pushdown is Pushdown.TRUE or (
-        options.pushdown is Pushdown.AUTO and major >= _FIRST_SPARK_WITH_A_READER_A_SCAN
+        options.pushdown is Pushdown.AUTO and versions.has_a_reader_for_each_scan()
     )
     return is_safe and options.view is View.RECORDS and _PUSHING_WORKER in sys.modules
+
+
+def warn_unless_pushed(options: ReadOptions) -> None:
+    """Say that predicates narrow nothing where they were to and Spark pushes none."""
+    if options.pushdown is Pushdown.TRUE and not versions.PUSHES_FILTERS:
+        versions.warn_of_lack("option 'pushdown' has no effect, filters are not pushed", "4.1")
 
 
 def bounds_of_filters(

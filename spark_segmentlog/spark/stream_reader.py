@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 
-from spark_segmentlog.query.admission import AdmissionLimits
 from spark_segmentlog.query.read_plan import ReadRequest
 from spark_segmentlog.query.stream_planner import StreamPlanner, StreamSplit, read_stream_split
 from spark_segmentlog.query.stream_planning import from_json, to_json
+from spark_segmentlog.spark import versions
 from spark_segmentlog.spark.worker_heap import freeze_worker_heap
+
+JsonOffsets = Mapping[str, Mapping[str, int]]
+
+
+def make_stream_reader(request: ReadRequest) -> SegmentLogStreamReader:
+    """Make the reader of a stream that this version of Spark knows how to ask."""
+    if versions.LIMITS_MICRO_BATCHES:
+        from spark_segmentlog.spark.limited_stream_reader import LimitedStreamReader
+
+        return LimitedStreamReader(request)
+    if request.options.has_admission_limits:
+        versions.warn_of_lack("each micro-batch takes all there is, limits have no effect", "4.2")
+    return SegmentLogStreamReader(request)
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,7 @@ class StreamInputPartition(InputPartition):
     split: StreamSplit
 
 
-class SegmentLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class SegmentLogStreamReader(DataSourceStreamReader):
     """Spark's view of a stream: JSON in and out, all else is the planner's. Pickles.
 
     Parameters
@@ -39,6 +44,9 @@ class SegmentLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     request : ReadRequest
         Options, parsed for a stream, and the shape of rows.
     """
+
+    knows_starts = False
+    """Whether Spark tells where a micro-batch starts."""
 
     def __init__(self, request: ReadRequest) -> None:
         self._request = request
@@ -51,7 +59,7 @@ class SegmentLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def planner(self) -> StreamPlanner:
         """What plans the micro-batches, made when the driver first asks for one."""
         if self._planner is None:
-            self._planner = StreamPlanner(self._request.options)
+            self._planner = StreamPlanner(self._request.options, knows_starts=self.knows_starts)
         return self._planner
 
     def initialOffset(self) -> dict[str, dict[str, int]]:  # noqa: N802
@@ -59,48 +67,12 @@ class SegmentLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return to_json(self.planner.initial_offset())
 
     def latestOffset(  # noqa: N802
-        self,
-        start: Mapping[str, Mapping[str, int]] | None = None,
-        limit: ReadLimit | None = None,
+        self, start: JsonOffsets | None = None, limit: Any = None
     ) -> dict[str, dict[str, int]]:
-        """Give the end of the next micro-batch; the start itself where there is nothing new."""
-        begin = None if start is None else from_json(start)
-        return to_json(self.planner.latest_offset(begin, self._limits(limit)))
+        """Give the end of the next micro-batch: all that there is. No start and limit is given."""
+        return to_json(self.planner.latest_offset(None, None))
 
-    def _limits(self, limit: ReadLimit | None) -> AdmissionLimits | None:
-        """Put what Spark hands over, one limit of one kind, in the place of the option's."""
-        limits = self.planner.limits
-        if isinstance(limit, ReadAllAvailable):
-            return None
-        if isinstance(limit, ReadMaxRows):
-            return replace(limits, max_offsets=limit.max_rows)
-        if isinstance(limit, ReadMaxBytes):
-            return replace(limits, max_bytes=limit.max_bytes)
-        return limits
-
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Give a limit of the kind that was asked for; `latestOffset` knows all of them."""
-        limits = self._request.options
-        if limits.max_offsets_per_trigger is not None:
-            return ReadMaxRows(limits.max_offsets_per_trigger)
-        if limits.max_bytes_per_trigger is not None:
-            return ReadMaxBytes(limits.max_bytes_per_trigger)
-        if limits.min_offsets_per_trigger is not None:
-            return ReadMinRows(limits.min_offsets_per_trigger)
-        return ReadAllAvailable()
-
-    def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:  # noqa: N802
-        """Give the latest offset of each partition, as of the last look at the log."""
-        latest = self.planner.reported_offset
-        return None if latest is None else to_json(latest)
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Fix the end of this run. Spark calls it before it replays a micro-batch."""
-        self.planner.prepare_for_available_now()
-
-    def partitions(
-        self, start: Mapping[str, Mapping[str, int]], end: Mapping[str, Mapping[str, int]]
-    ) -> Sequence[InputPartition]:
+    def partitions(self, start: JsonOffsets, end: JsonOffsets) -> Sequence[InputPartition]:
         """Plan the tasks between two offsets; none where the end is not above the start."""
         splits = self.planner.plan(from_json(start), from_json(end))
         return [StreamInputPartition(split) for split in splits]
@@ -111,5 +83,5 @@ class SegmentLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         yield from read_stream_split(partition.split, self._request)
         freeze_worker_heap("read")
 
-    def commit(self, end: Mapping[str, Mapping[str, int]]) -> None:
+    def commit(self, end: JsonOffsets) -> None:
         """Do nothing: a reader deletes nothing."""

@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
+    DataSourceStreamWriter,
     WriterCommitMessage,
 )
 from pyspark.sql.types import StructType
@@ -47,6 +47,7 @@ from spark_segmentlog.log.targets import make_log_directories, read_target_layou
 from spark_segmentlog.query.clean_up import clean_up
 from spark_segmentlog.query.options import WriteOptions, parse_write_options, warn_ignored
 from spark_segmentlog.query.row_stager import RowStager, WritePlan, segment_config
+from spark_segmentlog.spark import versions
 from spark_segmentlog.spark.worker_heap import freeze_worker_heap
 from spark_segmentlog.spark.write_schema import find_write_columns
 
@@ -125,8 +126,20 @@ class SegmentLogWriter(DataSourceArrowWriter):
         discard_write(self._plan.layout.log_directories, (self._write_id,))
 
 
-class SegmentLogStreamWriter(DataSourceStreamArrowWriter):
-    """Writes micro-batches, each in one commit, each once.
+def make_stream_writer(options: Mapping[str, str], schema: StructType) -> DataSourceStreamWriter:
+    """Make the writer of micro-batches that this version of Spark knows how to feed."""
+    if versions.HANDS_ARROW_TO_STREAM_SINKS:
+        from spark_segmentlog.spark.arrow_stream_writer import ArrowStreamWriter
+
+        return ArrowStreamWriter(options, schema)
+    versions.warn_of_lack("the sink of a stream takes row by row, which is slower", "4.1")
+    from spark_segmentlog.spark.row_stream_writer import RowStreamWriter
+
+    return RowStreamWriter(options, schema)
+
+
+class SegmentLogStreamWriter(DataSourceStreamWriter):
+    """Writes micro-batches, each in one commit, each once; subclasses take what tasks are given.
 
     Complete mode appends too: what Spark calls `overwrite` there is no part of it.
 
@@ -143,7 +156,7 @@ class SegmentLogStreamWriter(DataSourceStreamArrowWriter):
         _warn_ignored_once(parsed)
         self._plan = plan_write(parsed, schema, may_grow=True)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    def stage(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Stage the rows of one task."""
         query_id, batch_id = _micro_batch_of_task()
         application = self._plan.options.txn_app_id or query_id

@@ -14,7 +14,7 @@ from spark_segmentlog.query.options import parse_read_options
 from spark_segmentlog.query.read_plan import ReadRequest
 from spark_segmentlog.query.schema import default_schema, shape_rows
 from spark_segmentlog.query.stream_planner import StreamPlanner
-from spark_segmentlog.spark.stream_reader import SegmentLogStreamReader
+from spark_segmentlog.spark.stream_reader import make_stream_reader
 from spark_segmentlog.testing.builder import (
     ATTRIBUTE_TRANSACTIONAL,
     LogBuilder,
@@ -91,7 +91,7 @@ class Stream:
         given |= {name: str(value) for name, value in options.items()}
         parsed = parse_read_options(given, streaming=True)
         request = ReadRequest(options=parsed, shape=shape_rows(default_schema(parsed), parsed))
-        self.reader = SegmentLogStreamReader(request)
+        self.reader = make_stream_reader(request)
         if clock_ms is not None:
             self.reader._planner = StreamPlanner(parsed, clock_ms=clock_ms)
         if available_now:
