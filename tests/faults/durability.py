@@ -1,17 +1,6 @@
 """The rules of what must last before what, checked at every file operation.
 
-===================================  ===========================================================
-before this                          this lasts (bytes by a sync of the file, names by one of the
-                                     folder)
-===================================  ===========================================================
-any name that a rename gives         the bytes of the file, but for `UNSYNCED` ones, which carry
-                                     checksums, and indexes of a last segment without a mark
-``.kafka_cleanshutdown`` appears     all segments, indexes, checkpoints and epochs of the directory,
-                                     bytes and names
-a segment is changed in place        that ``.kafka_cleanshutdown`` is away
-a journal gets its name              the folder that it lies in, the staged files that it names
-a decided journal goes               what its steps have made: the logs, bytes and names
-===================================  ===========================================================
+Bytes last by a sync of the file, names by one of the folder.
 """
 
 from __future__ import annotations
@@ -23,6 +12,23 @@ from typing import Any
 
 from spark_segmentlog.log.commit_journal import COMMIT_DIRECTORY_NAME, JOURNAL_FILE_NAME
 from tests.faults.fault_layer import FOLDER, Disk
+
+RULES = {
+    "any file gets its name by a rename": (
+        "its bytes, but for `.segmentlog-tail`, and indexes of a last segment in a directory "
+        "without the mark: both are checked when they are read"
+    ),
+    "a log, an index or a checkpoint is changed in place": (
+        "that the mark `.kafka_cleanshutdown` is away"
+    ),
+    "a journal gets its name": "its folder, and the staged files that it names",
+    "the mark comes back": (
+        "all logs, indexes, snapshots, epochs and checkpoints of the directory; after a failed "
+        "append or flush it stays away"
+    ),
+    "a journal goes": ("the logs that its steps made, the checkpoints and `.segmentlog-versions`"),
+}
+"""What the architecture page says of them: before this, that lasts."""
 
 MARK_NAME = ".kafka_cleanshutdown"
 UNSYNCED = (".segmentlog-tail",)
