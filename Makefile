@@ -5,7 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 PY := conf/python
 STAMP := $(VENV)/.installed
-EXTRAS := test,bench,dev
+EXTRAS := test,bench,dev,docs
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --config-file conf/mkdocs.yml
 FAULTS := tests
 PROCESSES := 2
 
@@ -34,16 +35,22 @@ test: install ## run the tests in two processes and random order (under ten minu
 	$(PY) -m pytest -q -n $(PROCESSES)
 
 .PHONY: lint
-lint: $(STAMP) ## ruff, mypy --strict, import layers
+lint: $(STAMP) ## ruff, mypy --strict, import layers, documentation
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports conf/importlinter.ini
+	$(MKDOCS) --quiet
 
 .PHONY: format
 format: $(STAMP) ## let ruff rewrite what it can
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
+
+.PHONY: docs
+docs: $(STAMP) ## write the generated tables of docs/ and build the site into .build/site
+	$(PY) -m tests.docs.tables
+	$(MKDOCS)
 
 .PHONY: examples
 examples: install ## run every example
@@ -61,7 +68,7 @@ faults: install ## crash, fault and fuzz suites, and every property test with th
 	$(PY) -m pytest -q -m "faults or hypothesis" --timeout 7200 $(FAULTS_ARGS) $(FAULTS)
 
 .PHONY: bench
-bench: install ## measure the ratios of the README's table
+bench: install ## measure the ratios of docs/speed.md
 	$(PY) -m tests.benchmarks $(BENCH_ARGS)
 
 .PHONY: compatibility

@@ -30,7 +30,7 @@ by_options = (
 )
 print(f"by options: {by_options.count()} rows")
 
-# pushdown=true promises that this load() is used in one scan (see the README).
+# pushdown=true promises that this load() is used in one scan (see docs/reading.md).
 bounds = [datetime.fromtimestamp(ms / 1000, UTC) for ms in (start_ms, end_ms)]
 by_filter = (
     spark.read.format("segmentlog")

@@ -90,8 +90,15 @@ def open_log(
         Partitions of a topic that does not exist yet.
     segment_bytes, segment_ms, segment_index_bytes, index_interval_bytes : int
         When a segment is full, and how dense its indexes are.
-    compression_type, compression_level, batch_size, max_message_bytes, message_timestamp_type
-        How record batches are made.
+    compression_type : str
+        Codec of record batches: ``none``, ``gzip``, ``snappy``, ``lz4`` or ``zstd``.
+    compression_level : int, optional
+        Kafka's default of that codec where not given.
+    batch_size, max_message_bytes : int
+        Target size of a record batch before compression, and the largest one.
+    message_timestamp_type : str
+        ``CreateTime`` keeps the records' timestamps, ``LogAppendTime`` stamps the time of the
+        append.
     flush_messages, flush_ms : int, optional
         Sync after so many records, or so long; without them at `flush` and `close` alone.
     lock_timeout_ms : int

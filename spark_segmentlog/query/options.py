@@ -2,7 +2,7 @@
 
 Keys have no case (Spark lower-cases them); messages print the documented spelling. Names, defaults
 and rules are those of Spark's Kafka source and sink and of Kafka's topic configuration, and all of
-it is checked before anything is read. README's tables are generated from this file.
+it is checked before anything is read. The tables of the documentation are generated from it.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Option:
     default : object
         Value where it is not given.
     shown_default : str
-        The default as README shows it.
+        The default as the documentation shows it.
     uses : tuple of Use
         What takes it.
     meaning : str
@@ -884,7 +884,7 @@ def keywords_to_options(paths: str | Iterable[str], keywords: Mapping[str, Any])
 
 
 def reading_options_markdown() -> str:
-    """Write README's table of the options of reads."""
+    """Write the documentation's table of the options of reads."""
     lines = ["| option | default | batch | stream | meaning |", "|---|---|---|---|---|"]
     for option in OPTIONS:
         if set(_READS) & set(option.uses):
@@ -895,7 +895,7 @@ def reading_options_markdown() -> str:
 
 
 def writing_options_markdown() -> str:
-    """Write README's table of the options of writes."""
+    """Write the documentation's table of the options of writes."""
     lines = ["| option | default | meaning |", "|---|---|---|"]
     for option in OPTIONS:
         if Use.WRITE in option.uses:

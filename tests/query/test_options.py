@@ -30,7 +30,6 @@ from spark_segmentlog.query.options import (
     warn_ignored,
     writing_options_markdown,
 )
-from tests.readme_tables import README, with_tables
 
 T0 = TopicPartition("t", 0)
 
@@ -347,9 +346,3 @@ def test_tables_hold_every_option() -> None:
             use in option.uses for use in (Use.BATCH_READ, Use.STREAM_READ)
         )
         assert (f"| `{option.name}` |" in writing) == (Use.WRITE in option.uses)
-
-
-def test_readme_has_the_generated_tables() -> None:
-    text = README.read_text()
-    assert with_tables(text) == text, "write them by: python -m tests.readme_tables"
-    assert reading_options_markdown() in text
