@@ -40,7 +40,7 @@ lint: $(STAMP) ## ruff, mypy --strict, import layers, documentation
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports conf/importlinter.ini
-	$(MKDOCS) --quiet
+	$(MKDOCS)
 
 .PHONY: format
 format: $(STAMP) ## let ruff rewrite what it can
