@@ -53,7 +53,7 @@ from spark_segmentlog.log.transaction_index import (
     format_transaction_index,
 )
 from spark_segmentlog.record._types import Bools, Bytes, Int64s
-from spark_segmentlog.record.batch import BatchPlace, RecordBatchHeader
+from spark_segmentlog.record.batch import RecordBatchHeader
 from spark_segmentlog.record.batch_filter import (
     BatchRecords,
     empty_batch,
@@ -416,20 +416,11 @@ class _TableFilter:
                     f"{large.kept_bytes} bytes decompressed; to write them again at most {limit} "
                     "are held"
                 )
-                raise self._place(row).error(DecompressedSizeError, reason)
+                raise self._table.place(row, self._source).error(DecompressedSizeError, reason)
             records = BatchRecords.concat(large.parts)
             self._built[row] = self._rebuild(
                 row, records, np.arange(len(records)), with_horizon=with_horizon
             )
-
-    def _place(self, row: int) -> BatchPlace:
-        table = self._table
-        return BatchPlace(
-            self._source,
-            int(table.position[row]),
-            int(table.base_offset[row]),
-            int(table.size_bytes[row]),
-        )
 
     def _kept_records(self, records: BatchRecords) -> Bools:
         batch = records.batch

@@ -22,7 +22,7 @@ import numpy as np
 from spark_segmentlog.errors import InvalidRecordError
 from spark_segmentlog.record import filter_kernels as kernels
 from spark_segmentlog.record._types import Bytes, ByteSource, Int64s, flat_bytes
-from spark_segmentlog.record.batch import BatchPlace, Record, RecordBatchHeader, iterate_records
+from spark_segmentlog.record.batch import Record, RecordBatchHeader, iterate_records
 from spark_segmentlog.record.block_stream import NO_LIMIT, BlockWindow
 from spark_segmentlog.record.compression import (
     BlockError,
@@ -259,7 +259,7 @@ class _Splitter:
 
     def _append(self, room: DecompressionBuffer, row: int) -> bool:
         codec = int(self._table.codec[row])
-        place = self._place(row)
+        place = self._table.place(row, self._source)
         place.check_codec(codec, MAGIC_V2)
         block = self._block(row)
         if not len(block) and not self._table.records_count[row]:
@@ -271,7 +271,7 @@ class _Splitter:
             return False
 
     def _split_streamed(self, room: Bytes, row: int) -> Iterator[BatchRecords]:
-        place = self._place(row)
+        place = self._table.place(row, self._source)
         window = BlockWindow(
             int(self._table.codec[row]),
             self._block(row),
@@ -350,7 +350,9 @@ class _Splitter:
                 f"record count {counts[index]}, the {sizes[index]} bytes of the records hold at "
                 f"most {sizes[index] // MIN_RECORD_SIZE_BYTES}"
             )
-            raise self._place(int(rows[index])).error(InvalidRecordError, reason)
+            raise self._table.place(int(rows[index]), self._source).error(
+                InvalidRecordError, reason
+            )
 
     def _timestamps(self, batch: Int64s, deltas: Int64s) -> Int64s:
         appended = (self._table.attributes[batch] & TIMESTAMP_TYPE_MASK) != 0
@@ -364,16 +366,7 @@ class _Splitter:
             reason = f"bytes are left over behind the {record} records that are declared"
         else:
             reason = f"record {record}: {_REASONS[code]} does not fit the bytes of the record"
-        raise self._place(row).error(InvalidRecordError, reason)
-
-    def _place(self, row: int) -> BatchPlace:
-        table = self._table
-        return BatchPlace(
-            self._source,
-            int(table.position[row]),
-            int(table.base_offset[row]),
-            int(table.size_bytes[row]),
-        )
+        raise self._table.place(row, self._source).error(InvalidRecordError, reason)
 
 
 def _from_records(batches: Sequence[int], records: Sequence[Record]) -> BatchRecords:

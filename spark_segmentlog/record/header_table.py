@@ -15,7 +15,7 @@ import numpy as np
 
 from spark_segmentlog.record import kernels
 from spark_segmentlog.record._types import Bools, Bytes, Int64s, bytes_view, flat_bytes
-from spark_segmentlog.record.batch import RecordBatchHeader, invalid_header_reason
+from spark_segmentlog.record.batch import BatchPlace, RecordBatchHeader, invalid_header_reason
 from spark_segmentlog.record.layout import (
     COMPRESSION_CODEC_MASK,
     CONTROL_MASK,
@@ -164,6 +164,15 @@ class HeaderTable:
             stop=self.stop,
             needed_bytes=self.needed_bytes,
             reason=self.reason,
+        )
+
+    def place(self, row: int, source: str) -> BatchPlace:
+        """Tell where an entry of the file `source` lies."""
+        return BatchPlace(
+            source,
+            int(self.position[row]),
+            int(self.base_offset[row]),
+            int(self.size_bytes[row]),
         )
 
     def between(self, start: int, end: int) -> HeaderTable:
