@@ -5,8 +5,9 @@ Kafka's rules (Cleaner, MemoryRecords.filterTo, KIP-534), batch by batch:
 - A record stays if it is the latest of its key up to the offset that the map has reached, or lies
   above it. One without a key goes.
 - A tombstone stays as long as its batch has no delete horizon, or one that is not over. A batch
-  that keeps a tombstone gets a horizon of now + `delete.retention.ms`, once. In formats 0 and 1,
-  which have no place for it, tombstones go with the age of their segment.
+  that keeps a tombstone gets a horizon of now + `delete.retention.ms`, once. Tombstones of formats
+  0 and 1, which have no place for it, may go at once, by the age of their segment.
+- What stays of formats 0 and 1 becomes format 2.
 - Records of aborted transactions go. A marker stays as long as a batch of its transaction is still
   there; then it gets a horizon, and goes when that is over.
 - A batch that loses all its records goes, but for two, which stay as headers alone: a producer's
@@ -25,7 +26,7 @@ from typing import Final, NoReturn
 
 import numpy as np
 
-from spark_segmentlog.errors import CrcMismatchError, DecompressedSizeError
+from spark_segmentlog.errors import CrcMismatchError, DecompressedSizeError, InvalidRecordError
 from spark_segmentlog.log import files
 from spark_segmentlog.log.file_names import (
     CLEANED_SUFFIX,
@@ -56,9 +57,9 @@ from spark_segmentlog.record._types import Bools, Bytes, Int64s
 from spark_segmentlog.record.batch import RecordBatchHeader
 from spark_segmentlog.record.batch_filter import (
     BatchRecords,
+    convert_messages,
     empty_batch,
     rebuild_batch,
-    rebuild_wrapper,
     split_batches,
 )
 from spark_segmentlog.record.header_table import HeaderTable, check_crcs
@@ -381,7 +382,8 @@ class _TableFilter:
         tombstones = np.bincount(batches[is_tombstone], minlength=len(totals))
         rows = slice(first, first + len(totals))
         needs_horizon = self._needs_horizon(rows, tombstones > 0)
-        is_whole = (kept_counts == totals) & ~needs_horizon
+        is_current = self._table.magic[rows] == MAGIC_V2
+        is_whole = (kept_counts == totals) & ~needs_horizon & is_current
         self._copied[rows] |= (totals > 0) & is_whole
         self._count(kept)
         for index in np.flatnonzero((kept_counts > 0) & ~is_whole).tolist():
@@ -441,21 +443,32 @@ class _TableFilter:
     def _needs_horizon(self, rows: slice, has_tombstones: Bools) -> Bools:
         is_control = self._is_control[rows]
         is_due = np.where(is_control, self._discardable[rows], has_tombstones)
-        needs: Bools = (self._table.magic[rows] == MAGIC_V2) & ~self._has_horizon[rows] & is_due
+        needs: Bools = ~self._has_horizon[rows] & is_due
         return needs
 
     def _rebuild(
         self, row: int, records: BatchRecords, kept_rows: Int64s, *, with_horizon: bool
     ) -> bytes:
-        start = int(self._table.position[row]) - self._file_position
+        self._check_rebuildable(row, records, kept_rows)
+        horizon = self._rules.now_ms + self._rules.delete_retention_ms if with_horizon else None
         if self._table.magic[row] < MAGIC_V2:
-            offsets = frozenset(records.offset[kept_rows].tolist())
-            return rebuild_wrapper(self._buffer, start, offsets)
+            start = int(self._table.position[row]) - self._file_position
+            offsets = records.offset[kept_rows]
+            return convert_messages(self._buffer, start, offsets, delete_horizon_ms=horizon)
         header = self._header(row)
-        horizon = header.delete_horizon_ms
-        if with_horizon:
-            horizon = self._rules.now_ms + self._rules.delete_retention_ms
+        if horizon is None:
+            horizon = header.delete_horizon_ms
         return rebuild_batch(header, records, kept_rows, delete_horizon_ms=horizon)
+
+    def _check_rebuildable(self, row: int, records: BatchRecords, kept_rows: Int64s) -> None:
+        """Refuse records that Kafka's cleaner refuses to write again."""
+        offsets = records.offset[kept_rows]
+        if (np.diff(offsets) <= 0).any() or offsets[-1] - offsets[0] > MAX_RELATIVE_OFFSET:
+            reason = (
+                f"records of offsets {offsets[0]} to {offsets[-1]} are not ascending, or more than "
+                f"{MAX_RELATIVE_OFFSET} apart"
+            )
+            raise self._table.place(row, self._source).error(InvalidRecordError, reason)
 
     def _keep_headers(self) -> None:
         """Keep as headers alone those batches that others rely on."""
@@ -478,18 +491,19 @@ class _TableFilter:
         kept[list(self._built)] = True
         rows = np.flatnonzero(kept)
         sizes = table.size_bytes.copy()
+        first, last = table.base_offset.copy(), table.last_offset.copy()
         largest = table.max_timestamp.copy()
         for row, batch in self._built.items():
-            sizes[row] = len(batch)
-            if table.magic[row] == MAGIC_V2:
-                largest[row] = RecordBatchHeader.unpack(batch, 0).max_timestamp
+            header = RecordBatchHeader.unpack(batch)
+            sizes[row], largest[row] = len(batch), header.max_timestamp
+            first[row], last[row] = header.base_offset, header.last_offset
         self.has_changed = len(rows) < len(table) or any(
             batch != self._original(row) for row, batch in self._built.items()
         )
         return _CleanedChunk(
             data=b"".join(self._parts(rows)),
-            base_offsets=table.base_offset[rows],
-            extents=BatchExtents(sizes[rows], table.last_offset[rows], largest[rows]),
+            base_offsets=first[rows],
+            extents=BatchExtents(sizes[rows], last[rows], largest[rows]),
         )
 
     def _original(self, row: int) -> memoryview:

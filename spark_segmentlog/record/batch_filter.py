@@ -7,8 +7,8 @@ of its first record, or the delete horizon, where one is set (attributes bit 6, 
 timestamp deltas are then relative to the horizon. A batch that loses all of them may stay as a
 header alone, with record count 0.
 
-Formats 0 and 1 keep their format: a message stays or goes, a wrapper is built again around the
-messages that stay, with the offset of the last of them.
+Messages of formats 0 and 1 that stay become a batch of format 2, one for each message or wrapper,
+of the codec and timestamp type that it had; without a timestamp (format 0) it is CreateTime and -1.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from spark_segmentlog.record.compression import (
     OutputFullError,
 )
 from spark_segmentlog.record.compressor import block_writer, max_compressed_bytes
-from spark_segmentlog.record.crc import crc32, crc32c
+from spark_segmentlog.record.crc import crc32c
 from spark_segmentlog.record.header_table import HeaderTable
 from spark_segmentlog.record.kernels import RECORDS_COUNT
 from spark_segmentlog.record.layout import (
@@ -40,14 +40,13 @@ from spark_segmentlog.record.layout import (
     CONTROL_MASK,
     CRC_OFFSET,
     DELETE_HORIZON_MASK,
-    LEGACY_FIELD_LENGTH,
-    LEGACY_HEADER,
-    LEGACY_TIMESTAMP,
     LOG_OVERHEAD,
-    MAGIC_OFFSET,
-    MAGIC_V0,
     MAGIC_V2,
     MIN_RECORD_SIZE_BYTES,
+    NO_PARTITION_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
     NO_TIMESTAMP,
     NULL_LENGTH,
     RECORD_BATCH_HEADER,
@@ -57,7 +56,8 @@ from spark_segmentlog.record.layout import (
     Codec,
     TimestampType,
 )
-from spark_segmentlog.record.legacy import iterate_messages, parse_message
+from spark_segmentlog.record.legacy import LegacyMessage, iterate_messages, parse_message
+from spark_segmentlog.record.plain_encoder import encode_record
 from spark_segmentlog.record.streamed_batch import StreamedBatch
 
 MAX_HELD_BYTES = 128 << 20
@@ -447,56 +447,67 @@ def empty_batch(header: RecordBatchHeader) -> bytes:
     )
 
 
-def rebuild_wrapper(buffer: Bytes, position: int, offsets: frozenset[int]) -> bytes:
-    """Build a wrapper of format 0 or 1 again around the messages of some offsets, at least one."""
-    view = buffer.data
-    wrapper = parse_message(view, position, check_crcs=False)
+def convert_messages(
+    buffer: Bytes, position: int, offsets: Int64s, *, delete_horizon_ms: int | None
+) -> bytes:
+    """Build a batch of format 2 of a message, or of some messages of a wrapper.
+
+    Parameters
+    ----------
+    buffer : uint8 array
+    position : int
+        Where the message or wrapper begins in it.
+    offsets : int64 array
+        Of the messages that stay, ascending and no further apart than a batch can say; at least
+        one.
+    delete_horizon_ms : int or None
+        The horizon that the batch gets.
+    """
+    wanted = frozenset(offsets.tolist())
     kept = [
         record
-        for record in iterate_messages(view, position, check_crcs=False)
-        if record.offset in offsets
+        for record in iterate_messages(buffer.data, position, check_crcs=False)
+        if record.offset in wanted
     ]
-    assert kept
-    base_offset = 0 if wrapper.magic == MAGIC_V0 else kept[0].offset
-    appended = wrapper.timestamp_type == TimestampType.LOG_APPEND_TIME
-    inner = b"".join(
-        _message_bytes(
-            wrapper.magic,
-            record.offset - base_offset,
-            wrapper.attributes & ~COMPRESSION_CODEC_MASK,
-            record.timestamp_ms,
-            record.key,
-            record.value,
+    header = _converted_header(parse_message(buffer.data, position, check_crcs=False), kept)
+    base_timestamp = header.base_timestamp if delete_horizon_ms is None else delete_horizon_ms
+    body: ByteSource = b"".join(
+        encode_record(
+            record, offset_delta=record.offset - header.base_offset, base_timestamp=base_timestamp
         )
         for record in kept
     )
-    return _message_bytes(
-        wrapper.magic,
-        kept[-1].offset,
-        wrapper.attributes,
-        wrapper.timestamp if appended else max(record.timestamp_ms for record in kept),
-        None,
-        bytes(_compress(wrapper.codec_id, memoryview(inner))),
+    if header.codec_id:
+        body = _compress(header.codec_id, memoryview(body))
+    return _batch_bytes(
+        header,
+        body,
+        attributes=_attributes(header, with_horizon=delete_horizon_ms is not None),
+        base_timestamp=base_timestamp,
+        max_timestamp=header.max_timestamp,
+        records_count=len(kept),
     )
 
 
-def _message_bytes(
-    magic: int,
-    offset: int,
-    attributes: int,
-    timestamp_ms: int,
-    key: bytes | None,
-    value: bytes | None,
-) -> bytes:
-    stamp = b"" if magic == MAGIC_V0 else LEGACY_TIMESTAMP.pack(timestamp_ms)
-    fields = b"".join(
-        LEGACY_FIELD_LENGTH.pack(_length(data)) + (data or b"") for data in (key, value)
+def _converted_header(message: LegacyMessage, kept: Sequence[Record]) -> RecordBatchHeader:
+    """Say in format 2 what a message, or a wrapper, of old format says of the records in it."""
+    append_time = message.timestamp_type == TimestampType.LOG_APPEND_TIME
+    base_offset = kept[0].offset
+    return RecordBatchHeader(
+        base_offset=base_offset,
+        batch_length=0,
+        partition_leader_epoch=NO_PARTITION_LEADER_EPOCH,
+        magic=MAGIC_V2,
+        crc=0,
+        attributes=message.codec_id | (TIMESTAMP_TYPE_MASK if append_time else 0),
+        last_offset_delta=kept[-1].offset - base_offset,
+        base_timestamp=kept[0].timestamp_ms,
+        max_timestamp=max(record.timestamp_ms for record in kept),
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_PRODUCER_EPOCH,
+        base_sequence=NO_SEQUENCE,
+        records_count=len(kept),
     )
-    size = LEGACY_HEADER.size - LOG_OVERHEAD + len(stamp) + len(fields)
-    message = bytearray(LEGACY_HEADER.pack(offset, size, 0, magic, attributes) + stamp + fields)
-    crc = crc32(memoryview(message)[MAGIC_OFFSET:])
-    message[LOG_OVERHEAD:MAGIC_OFFSET] = crc.to_bytes(4, "big")
-    return bytes(message)
 
 
 def _compress(codec_id: int, data: memoryview) -> memoryview:

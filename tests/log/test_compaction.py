@@ -17,6 +17,7 @@ from spark_segmentlog.errors import (
     CrcMismatchError,
     DecompressedSizeError,
     InvalidBatchError,
+    InvalidRecordError,
     UnknownTopicOrPartitionError,
     UnsafeTargetError,
 )
@@ -42,6 +43,7 @@ from spark_segmentlog.testing.builder import (
     control_batch,
     legacy_message,
     legacy_message_set,
+    legacy_wrapper,
     v2_batch,
 )
 from tests.log.cleaning_support import (
@@ -398,7 +400,7 @@ def set_modified(directory: Path, base_offset: int, modified_ms: int) -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
-def test_old_formats_keep_their_format(tmp_path: Path, magic: int, codec: str) -> None:
+def test_what_stays_of_old_formats_becomes_format_2(tmp_path: Path, magic: int, codec: str) -> None:
     directory = old_format_log(tmp_path, magic, codec)
     before = rows(directory)
     run(directory)
@@ -409,8 +411,36 @@ def test_old_formats_keep_their_format(tmp_path: Path, magic: int, codec: str) -
         (5, b"d", b"1"),
     ]
     assert rows(directory) == [it for it in before if it.offset >= 2]
-    assert split_log(log_bytes(directory, 0))[0][16] == magic
+    found = headers(directory)
+    assert [it.magic for it in found] == [2] * len(found)
+    assert found[0].base_offset == 2
+    assert found[0].codec_id == CODECS.index(codec)
+    # A tombstone has a place for its horizon now.
+    assert found[0].delete_horizon_ms == NOW_MS + DAY_MS
     check_indexes(directory)
+    run(directory, now_ms=NOW_MS + DAY_MS)
+    assert (2, b"a", None) not in kept(directory)
+
+
+@pytest.mark.parametrize("offsets", [(5, 3), (0, 2**31)])
+def test_a_wrapper_that_no_batch_can_take_the_place_of_is_refused(
+    tmp_path: Path, offsets: tuple[int, int]
+) -> None:
+    inner = b"".join(legacy_message(0, offset=offset, key=b"%d" % offset) for offset in offsets)
+    wrapper = legacy_wrapper(0, inner, offset=max(offsets), codec="gzip")
+    segment = SegmentSpec([wrapper], base_offset=0, index=False, time_index=False)
+    directory = build(tmp_path, [segment, active(max(offsets) + 1)])
+    with pytest.raises(InvalidRecordError, match="are not ascending, or more than 2147483647"):
+        run(directory)
+    assert log_bytes(directory, 0) == wrapper
+
+
+def test_messages_of_old_formats_that_all_stay_become_format_2_too(tmp_path: Path) -> None:
+    messages = legacy_message_set(1, [record(b"a", b"1"), record(b"b", b"1")])
+    directory = build(tmp_path, [[messages], active(2)])
+    run(directory)
+    assert [it.magic for it in headers(directory)] == [2, 2, 2]
+    assert kept(directory)[:-1] == [(0, b"a", b"1"), (1, b"b", b"1")]
 
 
 def test_tombstones_of_old_formats_go_with_the_age_of_their_segment(tmp_path: Path) -> None:

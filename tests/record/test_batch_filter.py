@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,12 +15,13 @@ from spark_segmentlog.record._types import flat_bytes
 from spark_segmentlog.record.batch import RecordBatchHeader, iterate_records
 from spark_segmentlog.record.batch_filter import (
     BatchRecords,
+    convert_messages,
     empty_batch,
     rebuild_batch,
-    rebuild_wrapper,
     split_batches,
 )
-from spark_segmentlog.record.header_table import check_crcs, scan_headers
+from spark_segmentlog.record.header_table import scan_headers
+from spark_segmentlog.record.layout import TimestampType
 from spark_segmentlog.record.legacy import iterate_messages
 from spark_segmentlog.testing.builder import (
     ATTRIBUTE_DELETE_HORIZON,
@@ -228,22 +231,41 @@ def test_a_marker_is_rebuilt_with_its_horizon() -> None:
     assert header_of(result).is_control
 
 
-@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4"])
+@pytest.mark.parametrize("horizon", [None, 77])
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
 @pytest.mark.parametrize("magic", [0, 1])
-def test_a_wrapper_is_rebuilt_around_what_stays(magic: int, codec: str) -> None:
+def test_messages_that_stay_become_a_batch(magic: int, codec: str, horizon: int | None) -> None:
     records = [
         RecordSpec(key=b"%d" % index, value=None if index == 3 else b"v", timestamp_ms=10 + index)
-        for index in range(5)
+        for index in range(1 if codec == "none" else 5)
     ]
-    wrapper = legacy_message_set(magic, records, base_offset=20, codec=codec)
-    before = list(iterate_messages(wrapper))
-    result = rebuild_wrapper(np.frombuffer(wrapper, np.uint8), 0, frozenset({21, 23}))
-    assert list(iterate_messages(result)) == [before[1], before[3]]
-    table = scan_headers(
-        flat_bytes(np.frombuffer(result, np.uint8)), 0, len(result), file_position=0
+    messages = legacy_message_set(magic, records, base_offset=20, codec=codec)
+    stays = [20] if codec == "none" else [21, 23]
+
+    result = convert_messages(
+        np.frombuffer(messages, np.uint8), 0, np.array(stays, np.int64), delete_horizon_ms=horizon
     )
-    assert table.last_offset.tolist() == [23]
-    assert check_crcs(flat_bytes(np.frombuffer(result, np.uint8)), table, file_position=0).all()
+
+    expected = [it for it in iterate_messages(messages) if it.offset in stays]
+    found = list(iterate_records(result))
+    assert [replace(it, timestamp_type=TimestampType.CREATE_TIME) for it in expected] == found
+    header = header_of(result)
+    assert (header.base_offset, header.last_offset) == (stays[0], stays[-1])
+    assert (header.codec_id, header.delete_horizon_ms) == (CODECS.index(codec), horizon)
+    assert header.max_timestamp == max(it.timestamp_ms for it in expected)
+    nobody = (header.partition_leader_epoch, header.producer_id, header.producer_epoch)
+    assert (*nobody, header.base_sequence) == (-1, -1, -1, -1)
+
+
+def test_a_wrapper_of_append_time_becomes_a_batch_of_append_time() -> None:
+    records = [RecordSpec(key=b"k", value=b"v", timestamp_ms=5)] * 2
+    wrapper = legacy_message_set(1, records, codec="gzip", log_append_time_ms=900)
+    result = convert_messages(
+        np.frombuffer(wrapper, np.uint8), 0, np.array([0, 1], np.int64), delete_horizon_ms=None
+    )
+    header = header_of(result)
+    assert (header.timestamp_type, header.max_timestamp) == (TimestampType.LOG_APPEND_TIME, 900)
+    assert list(iterate_records(result)) == list(iterate_messages(wrapper))
 
 
 @pytest.mark.parametrize("change", ["count_up", "count_down", "huge_count", "offset_delta"])
