@@ -10,6 +10,7 @@ Kafka's rules (Cleaner, MemoryRecords.filterTo, KIP-534), batch by batch:
 - What stays of formats 0 and 1 becomes format 2.
 - Records of aborted transactions go. A marker stays as long as a batch of its transaction is still
   there; then it gets a horizon, and goes when that is over.
+- A batch that is written again with a record before 1970 is refused, as Kafka's cleaner does.
 - A batch that loses all its records goes, but for two, which stay as headers alone: a producer's
   last one, since it holds its sequence and epoch, and the last one below the round's end, since it
   holds the offset.
@@ -63,7 +64,7 @@ from spark_segmentlog.record.batch_filter import (
     split_batches,
 )
 from spark_segmentlog.record.header_table import HeaderTable, check_crcs
-from spark_segmentlog.record.layout import MAGIC_V2
+from spark_segmentlog.record.layout import MAGIC_V2, NO_TIMESTAMP
 from spark_segmentlog.record.offset_map import OffsetMap
 
 _NO_OFFSETS: Final = np.empty(0, np.int64)
@@ -462,12 +463,21 @@ class _TableFilter:
 
     def _check_rebuildable(self, row: int, records: BatchRecords, kept_rows: Int64s) -> None:
         """Refuse records that Kafka's cleaner refuses to write again."""
+        reason = ""
         offsets = records.offset[kept_rows]
-        if (np.diff(offsets) <= 0).any() or offsets[-1] - offsets[0] > MAX_RELATIVE_OFFSET:
+        early = kept_rows[records.timestamp_ms[kept_rows] < NO_TIMESTAMP]
+        if len(early):
+            reason = (
+                f"record of offset {records.offset[early[0]]} has the timestamp "
+                f"{records.timestamp_ms[early[0]]} ms, before 1970: Kafka's log cleaner does not "
+                "write it again; allowed are 0 and later, and -1 for no timestamp"
+            )
+        elif (np.diff(offsets) <= 0).any() or offsets[-1] - offsets[0] > MAX_RELATIVE_OFFSET:
             reason = (
                 f"records of offsets {offsets[0]} to {offsets[-1]} are not ascending, or more than "
                 f"{MAX_RELATIVE_OFFSET} apart"
             )
+        if reason:
             raise self._table.place(row, self._source).error(InvalidRecordError, reason)
 
     def _keep_headers(self) -> None:

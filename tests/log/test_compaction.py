@@ -373,6 +373,35 @@ def test_a_tombstone_that_is_not_the_latest_goes_at_once(tmp_path: Path) -> None
     assert headers(directory)[0].delete_horizon_ms is None
 
 
+# Before 1970
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_a_record_before_1970_is_copied_and_never_written_again(tmp_path: Path, codec: str) -> None:
+    early = v2_batch(
+        [record(b"a", b"1", -2), record(b"b", b"1", -1), record(b"c", b"1")], codec=codec
+    )
+    following = plain_batches([(b"x", b"1")], base_offset=3)
+    directory = build(tmp_path / "copied", [[early, *following], active(4)])
+    run(directory)
+    assert split_log(log_bytes(directory, 0))[0] == early
+
+    following = plain_batches([(b"c", b"2")], base_offset=3)
+    directory = build(tmp_path / "refused", [[early], following, active(4)])
+    with pytest.raises(InvalidRecordError, match=r"offset 0 has the timestamp -2 ms, before 1970"):
+        run(directory)
+    assert split_log(log_bytes(directory, 0)) == [early]
+    assert not temporary_names(directory)
+
+
+def test_a_record_before_1970_that_goes_is_no_hindrance(tmp_path: Path) -> None:
+    batch = v2_batch([record(b"a", b"1", -2), record(b"b", b"1", -1), record(b"c", b"1")])
+    more = plain_batches([(b"a", b"2")], base_offset=3)
+    directory = build(tmp_path, [[batch], more, active(4)])
+    run(directory)
+    assert [offset for offset, _, _ in kept(directory)] == [1, 2, 3, 4]
+
+
 # Formats 0 and 1
 
 
