@@ -12,6 +12,7 @@ asked: headers and markers are the truth that those come from.
   data's epoch plus one.
 - A data batch that compaction emptied still opens a transaction, as for a broker, which keeps the
   marker as long as that batch. An emptied marker ends nothing: all of its transaction was cleaned.
+  It still tells its producer's epoch, which the broker that cleaned it goes on to know.
 - A batch that repeats offsets that were met before says nothing.
 - A marker with a wrong checksum is an error, or none.
 """

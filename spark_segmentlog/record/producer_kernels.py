@@ -230,11 +230,16 @@ def _may_be_marker(row: Int64s, is_chosen: bool, has_transactions: bool) -> bool
 
 
 @inlined
-def _put_new(producer: Int64s, producer_id: int) -> None:
-    producer[IS_USED] = 1
-    producer[IS_KNOWN] = 0
-    producer[ID] = producer_id
-    producer[FIRST_OPEN_OFFSET] = _NO_OFFSET
+def _find_or_put(producers: Int64s, state: Int64s, producer_id: int) -> Int64s:
+    """Give the row of a producer; the table has room for a new one."""
+    producer: Int64s = producers[_find(producers, producer_id)]
+    if producer[IS_USED] == 0:
+        producer[IS_USED] = 1
+        producer[IS_KNOWN] = 0
+        producer[ID] = producer_id
+        producer[FIRST_OPEN_OFFSET] = _NO_OFFSET
+        state[PRODUCERS_COUNT] += 1
+    return producer
 
 
 @inlined
@@ -300,10 +305,15 @@ def follow_producers(
                 if settings[SKIP_CORRUPT]:
                     continue
                 return BAD_ENTRY
-        if not is_chosen or (is_control and row[RECORDS_COUNT] == 0):
+        is_emptied_marker = is_control and row[RECORDS_COUNT] == 0
+        if not is_chosen or (is_emptied_marker and settings[TRANSACTIONS_ONLY]):
             continue
         if 2 * state[PRODUCERS_COUNT] >= len(producers):
             return PRODUCERS_FULL
+        if is_emptied_marker:
+            producer = _find_or_put(producers, state, row[PRODUCER_ID])
+            _note(producer, row[PRODUCER_EPOCH], row[MAX_TIMESTAMP])
+            continue
         if is_control and state[ENDED_COUNT] == len(ended):
             return ENDED_FULL
         if not settings[ABORTED_ONLY] and state[BEGUN_COUNT] == len(begun):
@@ -318,10 +328,7 @@ def follow_producers(
             marker_epoch = load_be32(buffer, start + RECORDS_OFFSET + _MARKER_EPOCH_OFFSET)
         if is_control and marker_type > COMMIT:
             continue
-        producer = producers[_find(producers, row[PRODUCER_ID])]
-        if producer[IS_USED] == 0:
-            _put_new(producer, row[PRODUCER_ID])
-            state[PRODUCERS_COUNT] += 1
+        producer = _find_or_put(producers, state, row[PRODUCER_ID])
         if is_control:
             if not settings[TRANSACTIONS_ONLY]:
                 _note(producer, row[PRODUCER_EPOCH], row[MAX_TIMESTAMP])

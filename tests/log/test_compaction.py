@@ -669,6 +669,33 @@ def test_the_marker_of_a_bumped_epoch_stays_for_fencing(tmp_path: Path) -> None:
     assert headers(directory)[0].is_control
 
 
+def test_an_emptied_marker_tells_the_present_epoch_of_its_producer(tmp_path: Path) -> None:
+    emptied = v2_batch(
+        base_offset=1,
+        max_timestamp=NOW_MS,
+        transactional=True,
+        control=True,
+        producer_id=7,
+        producer_epoch=1,
+    )
+    horizon = v2_batch(
+        [RecordSpec(key=b"\0\0\0\0", value=bytes(6), timestamp_ms=NOW_MS)],
+        delete_horizon_ms=NOW_MS,
+        transactional=True,
+        control=True,
+        producer_id=7,
+        producer_epoch=0,
+    )
+    directory = build(
+        tmp_path, [[horizon, emptied, *plain_batches([(b"a", b"1")], base_offset=2)], active(3)]
+    )
+    run(directory)
+    assert [(it.base_offset, it.producer_epoch) for it in headers(directory)][:2] == [
+        (1, 1),
+        (2, -1),
+    ]
+
+
 def test_control_records_of_other_kinds_stay(tmp_path: Path) -> None:
     other = control_batch(99, base_offset=0, transactional=False)
     directory = build(

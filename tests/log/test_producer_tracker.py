@@ -30,7 +30,10 @@ DATA_TIMESTAMP_MS, MARKER_TIMESTAMP_MS = 5, 6
 
 entries = st.lists(
     st.tuples(
-        st.sampled_from(("data", "data", "data", "emptied", "plain", "commit", "abort", "other")),
+        st.sampled_from(
+            # "bare" is a marker that was emptied, "emptied" data.
+            ("data", "data", "data", "emptied", "plain", "commit", "abort", "bare", "other")
+        ),
         st.sampled_from(PRODUCER_IDS) | st.integers(0, 2**63 - 1),
         st.integers(0, 1),
         st.sampled_from((0, 7, 2**31 - 2)),
@@ -64,6 +67,14 @@ class Entry:
                 timestamp_ms=MARKER_TIMESTAMP_MS,
                 **producer,
             )
+        if self.kind == "bare":
+            return v2_batch(
+                base_offset=self.base_offset,
+                max_timestamp=MARKER_TIMESTAMP_MS,
+                transactional=True,
+                control=True,
+                **producer,
+            )
         if self.kind == "other":
             record = RecordSpec(key=b"\x00\x00\x00\x09", value=b"")
             return v2_batch(
@@ -95,6 +106,8 @@ class PlainTracker:
     def take(self, entry: Entry) -> None:
         if entry.kind in ("commit", "abort"):
             self._end(entry)
+        elif entry.kind == "bare":
+            self._note(entry, timestamp_ms=MARKER_TIMESTAMP_MS)
         elif entry.kind != "other":
             self._note(
                 entry,
