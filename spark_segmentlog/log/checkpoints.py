@@ -98,6 +98,11 @@ def parse_offset_checkpoint(text: str) -> dict[TopicPartition, int] | None:
     return offsets
 
 
+def has_offset_rows(text: str) -> bool:
+    """Tell whether lines and fields hold together, whatever is in them."""
+    return _parse_rows(text, fields_count=3) is not None
+
+
 def format_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
     """Write an offset checkpoint."""
     return _format_rows(

@@ -36,6 +36,7 @@ from spark_segmentlog.log.checkpoints import (
     PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     has_leader_epoch_rows,
+    has_offset_rows,
     parse_leader_epochs,
     parse_meta_properties,
     parse_offset_checkpoint,
@@ -92,6 +93,12 @@ OFFSET_CHECKPOINTS: Final = (
     HIGH_WATERMARK_CHECKPOINT,
     CLEANER_OFFSET_CHECKPOINT,
 )
+OF_NO_NUMBERS: Final = {
+    LOG_START_OFFSET_CHECKPOINT: "a broker takes it for empty: what was deleted comes back",
+    RECOVERY_POINT_CHECKPOINT: "a broker takes it for empty",
+    CLEANER_OFFSET_CHECKPOINT: "a thread of a broker's log cleaner dies",
+    HIGH_WATERMARK_CHECKPOINT: "a broker starts, and serves no partition of the log directory",
+}
 LOOKS: Final = 10
 SETS_ASIDE: Final = "a broker renames the folder to -stray, and starts with an empty one"
 CUTS_THE_LOG: Final = "a broker cuts it there, and deletes every segment behind it"
@@ -342,10 +349,15 @@ def unreadable_checkpoints(log_directory: str) -> Iterator[Finding]:
                 kind=FindingKind.CHECKPOINT,
                 path=os.path.join(log_directory, name),
                 detail="does not hold together",
-                broker=GOES_OFFLINE,
+                broker=_effect_of_checkpoint(name, text),
                 # Written anew, it would forget where the other partitions start.
                 refuses_writes=name == LOG_START_OFFSET_CHECKPOINT,
             )
+
+
+def _effect_of_checkpoint(name: str, text: str) -> str:
+    """Tell what a broker does with a checkpoint: it forgives what is no number in some of them."""
+    return OF_NO_NUMBERS.get(name, GOES_OFFLINE) if has_offset_rows(text) else GOES_OFFLINE
 
 
 def _no_metadata(log_directory: str, detail: str) -> Finding:

@@ -219,6 +219,33 @@ def test_a_checkpoint_that_cannot_be_read_takes_its_directory_offline(
     _goes_offline(clean)
 
 
+@pytest.mark.parametrize("name", ["recovery-point", "log-start"])
+def test_a_checkpoint_with_what_is_no_number_is_taken_for_empty(clean: Stopped, name: str) -> None:
+    path = clean.log_directory / f"{name}-offset-checkpoint"
+    path.write_text(f"0\n1\n{_topic(clean)} 0 x\n")
+    assert "takes it for empty" in clean.only(FindingKind.CHECKPOINT).broker
+    clean.broker.start()
+    assert f"Error occurred while reading {path.name}" in clean.logged()
+    assert _offsets(clean) == list(range(ROWS))
+
+
+@pytest.mark.parametrize(
+    ("name", "effect", "logged"),
+    [
+        ("replication", "serves no partition", "Unable to start fetching"),
+        ("cleaner", "log cleaner dies", "[kafka-log-cleaner-thread-0]: Error due to"),
+    ],
+)
+def test_a_checkpoint_with_what_is_no_number_stops_a_part_of_a_broker(
+    clean: Stopped, name: str, effect: str, logged: str
+) -> None:
+    path = clean.log_directory / f"{name}-offset-checkpoint"
+    path.write_text(f"0\n1\n{_topic(clean)} 0 x\n")
+    assert effect in clean.only(FindingKind.CHECKPOINT).broker
+    clean.broker.start()
+    _wait_for(lambda: logged in clean.logged(), logged)
+
+
 @pytest.mark.parametrize("data", DAMAGE, ids=DAMAGE_IDS)
 def test_leader_epochs_that_cannot_be_read_take_their_directory_offline(
     clean: Stopped, data: bytes

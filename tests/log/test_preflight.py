@@ -323,6 +323,22 @@ def test_leader_epochs_that_cannot_be_read_are_not_gone_on_from(cluster: Path, d
     refused(FindingKind.CHECKPOINT, WRITERS, cluster)
 
 
+@pytest.mark.parametrize(
+    ("name", "effect"),
+    [
+        ("log-start", "takes it for empty"),
+        ("recovery-point", "takes it for empty"),
+        ("replication", "serves no partition"),
+        ("cleaner", "log cleaner dies"),
+    ],
+)
+def test_a_checkpoint_with_what_is_no_number_says_what_becomes_of_it(
+    cluster: Path, name: str, effect: str
+) -> None:
+    (cluster / f"{name}-offset-checkpoint").write_text("0\n1\nt 0 x\n")
+    assert effect in only(FindingKind.CHECKPOINT, cluster).broker
+
+
 def test_a_leader_epoch_that_is_no_number_stops_a_broker(cluster: Path) -> None:
     (cluster / "t-0" / "leader-epoch-checkpoint").write_text("0\n1\n4294967296 0\n")
     assert "does not start" in only(FindingKind.CHECKPOINT, cluster).broker
