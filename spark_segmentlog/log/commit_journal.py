@@ -35,6 +35,7 @@ import base64
 import binascii
 import json
 import os
+import stat
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -449,7 +450,12 @@ def _read_own(log_directory: str) -> Journal | None:
     """Read the journal that lies in a directory, as it stands there."""
     path = journal_path(log_directory)
     folder = os.path.dirname(path)
-    if os.path.lexists(folder) and (os.path.islink(folder) or not os.path.isdir(folder)):
+    # One look: beside a reader a writer takes the folder away.
+    try:
+        mode = os.lstat(folder).st_mode
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISDIR(mode):
         raise RecoveryError(f"{folder} is no folder, or a link to one, as a commit's never is")
     data = _read_if_there(path)
     if data is None:
