@@ -167,7 +167,13 @@ class _SegmentDump:
         options = self.options
         start_position = self.segment.position_for(options.start_offset, self.file)
         walk = HeaderWalk(
-            self.segment, self.file, start_position, ReadBuffer(), True, self.corrupt.append
+            self.segment,
+            self.file,
+            start_position,
+            ReadBuffer(),
+            True,
+            self.corrupt.append,
+            check_crcs=False,
         )
         is_past = False
         for table in walk:

@@ -21,18 +21,26 @@ from spark_segmentlog.record.layout import (
     COMPRESSION_CODEC_MASK,
     CRC_LENGTH,
     CRC_OFFSET,
-    HEADER_SIZE_UP_TO_MAGIC,
     LEGACY_ATTRIBUTES_OFFSET,
     LEGACY_CRC_OFFSET,
+    LEGACY_FIELD_LENGTH,
+    LEGACY_KEY_OFFSET_V0,
+    LEGACY_KEY_OFFSET_V1,
     LOG_OVERHEAD,
     LOG_PREFIX,
     MAGIC_OFFSET,
+    MAGIC_V0,
+    MAGIC_V1,
     MAGIC_V2,
     MIN_MESSAGE_SIZE_V0,
     RECORD_BATCH_OVERHEAD,
 )
 
 CHECKSUM_PIECE_BYTES: Final = 256 * 1024
+MAX_PROVEN_BYTES: Final = 64 * 1024 * 1024
+MIN_ENTRY_BYTES: Final = LOG_OVERHEAD + MIN_MESSAGE_SIZE_V0
+
+_KEY_OFFSETS: Final = {MAGIC_V0: LEGACY_KEY_OFFSET_V0, MAGIC_V1: LEGACY_KEY_OFFSET_V1}
 
 
 def has_good_checksum(
@@ -70,6 +78,55 @@ def has_good_checksum(
     return crc == int.from_bytes(header[stored_at : stored_at + CRC_LENGTH], "big")
 
 
+def find_proven_size(file: LogFile, position: int) -> int | None:
+    """Find the size of an entry at which its checksum is right; None where none is known.
+
+    Its offset or its format may be wrong all the same, and so may the length of a message of
+    formats 0 and 1: its key and value tell it too.
+    """
+    header = file.read_at(position, RECORD_BATCH_OVERHEAD)
+    if len(header) < MIN_ENTRY_BYTES:
+        return None
+    rest = min(file.size() - position, MAX_PROVEN_BYTES)
+    claimed = LOG_OVERHEAD + int(LOG_PREFIX.unpack_from(header)[1])
+    if RECORD_BATCH_OVERHEAD <= claimed <= rest:
+        data = file.read_at(position, claimed)
+        stored = int.from_bytes(data[CRC_OFFSET : CRC_OFFSET + CRC_LENGTH], "big")
+        if crc32c.crc32c(data[ATTRIBUTES_OFFSET:]) == stored:
+            return claimed
+    stored = int.from_bytes(header[LEGACY_CRC_OFFSET : LEGACY_CRC_OFFSET + CRC_LENGTH], "big")
+    for magic, key_offset in _KEY_OFFSETS.items():
+        for size in {claimed, _size_by_fields(file, position, key_offset)}:
+            if MIN_ENTRY_BYTES <= size <= rest:
+                data = file.read_at(position + MAGIC_OFFSET + 1, size - MAGIC_OFFSET - 1)
+                if zlib.crc32(data, zlib.crc32(bytes([magic]))) == stored:
+                    return size
+    return None
+
+
+def tells_its_size(file: LogFile, position: int) -> bool:
+    """Tell whether a message's length agrees with those of its key and value, which may be cut off.
+
+    So it is as long as it says, and what looks like messages in it is its own.
+    """
+    header = file.read_at(position, MIN_ENTRY_BYTES)
+    if len(header) < MIN_ENTRY_BYTES or header[MAGIC_OFFSET] not in _KEY_OFFSETS:
+        return False
+    claimed = LOG_OVERHEAD + int(LOG_PREFIX.unpack_from(header)[1])
+    return _size_by_fields(file, position, _KEY_OFFSETS[header[MAGIC_OFFSET]]) == claimed
+
+
+def _size_by_fields(file: LogFile, position: int, key_offset: int) -> int:
+    """Add up the size of a message from the lengths of its key and value."""
+    size = key_offset
+    for _ in range(2):
+        field = file.read_at(position + size, LEGACY_FIELD_LENGTH.size)
+        if len(field) < LEGACY_FIELD_LENGTH.size:
+            return 0
+        size += LEGACY_FIELD_LENGTH.size + max(LEGACY_FIELD_LENGTH.unpack(field)[0], 0)
+    return size
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntrySpan:
     """What the header of one batch or message says of its place.
@@ -91,7 +148,7 @@ class EntrySpan:
 def read_entry_span(file: LogFile, position: int) -> EntrySpan | None:
     """Read the header of an entry that lies whole in a file; None where none can start."""
     header = file.read_at(position, RECORD_BATCH_OVERHEAD)
-    if len(header) < HEADER_SIZE_UP_TO_MAGIC:
+    if len(header) < MIN_ENTRY_BYTES:
         return None
     offset, length = LOG_PREFIX.unpack_from(header)
     size_bytes = LOG_OVERHEAD + length

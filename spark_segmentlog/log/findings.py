@@ -35,6 +35,7 @@ class FindingKind(StrEnum):
     TRANSACTION_INDEX = "transaction index"
     MISSING_INDEX = "missing index"
     PRODUCER_SNAPSHOT = "producer snapshot"
+    LEADER_EPOCH = "leader epoch"
     # Of a log directory.
     OPEN_COMMIT = "open commit"
     STAGED_FILE = "staged file"
@@ -44,6 +45,8 @@ class FindingKind(StrEnum):
     FOREIGN_FOLDER = "foreign folder"
     PARTITION_TWICE = "partition twice"
     CHECKPOINT = "checkpoint"
+    OFFSET_CHECKPOINT = "offset checkpoint"
+    CLEAN_MARK = "clean shutdown mark"
     # Of a partition directory.
     FOREIGN_FILE = "foreign file"
     TOPIC_ID = "topic id"
@@ -70,6 +73,8 @@ class Severity(StrEnum):
 SEVERITIES: Final[Mapping[FindingKind, Severity]] = {
     FindingKind.MISSING_INDEX: Severity.HARMLESS,
     FindingKind.PRODUCER_SNAPSHOT: Severity.HARMLESS,
+    FindingKind.OFFSET_CHECKPOINT: Severity.HARMLESS,
+    FindingKind.CLEAN_MARK: Severity.HARMLESS,
     FindingKind.STAGED_FILE: Severity.HARMLESS,
     FindingKind.OPEN_COMMIT: Severity.STOP,
     FindingKind.META_PROPERTIES: Severity.STOP,

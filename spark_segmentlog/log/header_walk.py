@@ -12,6 +12,10 @@ What may be a log's normal end is decided here, once:
 All other bytes that make no batch are bad: an error, or stepped over up to the next good batch.
 A segment that is not the last ends with a whole batch.
 
+Of a batch with a wrong checksum nothing that its header says is believed, least of all its length:
+the log goes on where it says only if a batch stands there that fits (`HeaderWalk.find_behind`). So
+a walk that steps over bad bytes compares all checksums.
+
 Offsets. A batch's checksum does not cover its base offset, so that a wrong one shows only by its
 neighbours: batches lie in the order of their offsets, within those of their segment. Old brokers
 left logs in which offsets dip: some are met again. A batch whose offsets were all met before, or
@@ -39,7 +43,13 @@ from spark_segmentlog.errors import (
     InvalidBatchError,
     describe_offsets,
 )
-from spark_segmentlog.log.entry_check import EntrySpan, has_good_checksum, read_entry_span
+from spark_segmentlog.log.entry_check import (
+    EntrySpan,
+    find_proven_size,
+    has_good_checksum,
+    read_entry_span,
+    tells_its_size,
+)
 from spark_segmentlog.log.file_names import TopicPartition
 from spark_segmentlog.log.files import LogFile, is_zero_from
 from spark_segmentlog.log.offset_index import MAX_RELATIVE_OFFSET
@@ -47,9 +57,11 @@ from spark_segmentlog.record.batch import iterate_records
 from spark_segmentlog.record.header_table import (
     HeaderTable,
     StopReason,
+    check_crcs,
     find_next_batch,
     scan_headers,
 )
+from spark_segmentlog.record.layout import LOG_OVERHEAD, LOG_PREFIX, MAGIC_OFFSET, MAGIC_V2
 from spark_segmentlog.record.legacy import iterate_messages
 
 if TYPE_CHECKING:
@@ -61,6 +73,7 @@ RESYNC_WINDOW_BYTES: Final = (8 * 1024 * 1024, 128 * 1024 * 1024)
 PROBE_BYTES: Final = 128
 LARGE_BATCH_BYTES: Final = 64 * 1024 * 1024
 WRONG_CHECKSUM: Final = "wrong checksum"
+MAX_CANDIDATES: Final = 16
 
 _log = logging.getLogger(__name__)
 
@@ -152,6 +165,10 @@ class HeaderWalk:
         The same, or behind the offsets that are known to be missing for bad bytes.
     floor : int
         Offsets below it were met before the table in hand; 0 where they all lie above.
+    is_redirected : bool
+        Whether a batch of the table in hand was found to be bad: the walk goes on behind that.
+    torn_end : str
+        What of a torn last batch lies at the walk's end; empty where none does.
     """
 
     def __init__(
@@ -162,6 +179,8 @@ class HeaderWalk:
         read_buffer: ReadBuffer,
         skip_corrupt: bool,
         on_corrupt: OnCorrupt | None,
+        *,
+        check_crcs: bool = True,
     ) -> None:
         self.segment = segment
         self.position = position
@@ -169,14 +188,18 @@ class HeaderWalk:
         self.next_offset = segment.base_offset
         self.known_offset = segment.base_offset
         self.floor = 0
+        self.torn_end = ""
+        self._bad_reason = ""
         self.is_reported: IsReported = lambda start_offset, end_offset: True
         self._file = file
         self._read_buffer = read_buffer
         self._skip_corrupt = skip_corrupt
+        self._is_checked = skip_corrupt and check_crcs
         self._on_corrupt = on_corrupt
         self._offset_before = segment.base_offset
         self._is_gap_known = position == 0
         self._last_span: tuple[int, int] | None = None
+        self.is_redirected = False
         self._read_bytes = FIRST_READ_BYTES
         self._kept_bytes = 0
 
@@ -197,8 +220,9 @@ class HeaderWalk:
                 self._last_span = int(table.position[-1]), int(table.size_bytes[-1])
                 self._is_gap_known = True
                 yield table
-            if self.position != table.end_position:
-                # Who took the table found its last batches to be bad, and chose where to go on.
+            if self.is_redirected:
+                # Who took the table found a batch to be bad.
+                self.is_redirected = False
                 needed = 0
             elif table.stop is StopReason.END and is_end_of_file:
                 return
@@ -255,7 +279,31 @@ class HeaderWalk:
             first_offset=self.next_offset,
         )
         self.floor = 0
+        if self._is_checked:
+            table = self._before_bad(table)
         return self._in_order(table), is_end_of_file
+
+    def _before_bad(self, table: HeaderTable) -> HeaderTable:
+        """Cut a table before its first batch with a wrong checksum."""
+        is_good = check_crcs(self.buffer, table, file_position=self.file_position)
+        if is_good.all():
+            return table
+        row = int(is_good.argmin())
+        self._bad_reason = self._worded(table, row)
+        return self._before_misplaced(table, _Misplaced(row=row, reason=WRONG_CHECKSUM))
+
+    def _worded(self, table: HeaderTable, row: int) -> str:
+        """Say what is wrong with a bad batch, as its plain twin finds it."""
+        position = int(table.position[row])
+        start = position - self.file_position
+        data = self.buffer.data[start : start + int(table.size_bytes[row])]
+        iterate = iterate_records if table.magic[row] == MAGIC_V2 else iterate_messages
+        try:
+            for _ in iterate(data, source=self.segment.log_path, file_position=position):
+                pass
+        except CorruptRecordError as error:
+            return error.reason
+        return WRONG_CHECKSUM
 
     def _next_piece(self, needed: int) -> tuple[int, int, bool]:
         """Read the next piece; gives its indexes in the buffer, and whether the file ends there.
@@ -284,7 +332,7 @@ class HeaderWalk:
             table.last_offset[0] = self._exact_offsets(table, 0)[1]
         is_in_order = table.unordered_row < 0
         if is_in_order and int(table.last_offset[-1]) < self.segment.offset_limit:
-            return self._confirmed(table)
+            return self._confirmed(self._without_jump(table))
         above = np.flatnonzero(table.last_offset >= self.segment.offset_limit)
         if len(above) and (is_in_order or int(above[0]) < table.unordered_row):
             self.segment.check_bound()
@@ -296,10 +344,36 @@ class HeaderWalk:
         row = table.unordered_row
         return self._judged(table, row, _span_of(table, row))
 
+    def _without_jump(self, table: HeaderTable) -> HeaderTable:
+        """Cut a table before a batch that jumps over where the log is known to have ended.
+
+        It lies behind a gap, in front of which it would end where the high watermark is. Nor does
+        a wrapper in the last segment have an offset beyond its messages.
+        """
+        reached = self.segment.reached_offset
+        row = int(np.searchsorted(table.last_offset, reached))
+        is_looked_at = self.segment.end_offset_bound is None and reached > 0 and row < len(table)
+        if not is_looked_at or not (row > 0 or self._is_gap_known):
+            return table
+        before, claimed = self._offset_in_front(table, row), int(table.last_offset[row])
+        first, last = self._exact_offsets(table, row)
+        if before < first and before + last - first + 1 == reached:
+            reason = (
+                f"offsets {first} to {last} behind offset {before - 1}, and the log had offset "
+                f"{reached - 1}"
+            )
+        elif last < claimed:
+            reason = _beyond_its_messages(claimed, last)
+        else:
+            return table
+        return self._before_misplaced(table, _Misplaced(row=row, reason=reason))
+
     def _confirmed(self, table: HeaderTable) -> HeaderTable:
         """Compare the last batch of a table with the one behind it, where it leaves a gap."""
         last = len(table) - 1
-        if not self._has_gap_before(table, last):
+        if last < 0:
+            return table
+        if table.reason == WRONG_CHECKSUM or not self._has_gap_before(table, last):
             return table
         behind = read_entry_span(self._file, table.end_position)
         if behind is not None and behind.last_offset <= int(table.last_offset[last]):
@@ -365,8 +439,7 @@ class HeaderWalk:
         if last != int(table.last_offset[previous]):
             return _Misplaced(
                 row=previous,
-                reason=f"offset {table.last_offset[previous]} of a wrapper whose last message has "
-                f"offset {last}",
+                reason=_beyond_its_messages(int(table.last_offset[previous]), last),
             )
         before = self._offset_in_front(table, previous)
         is_gap_known = previous > 0 or self._is_gap_known
@@ -384,6 +457,9 @@ class HeaderWalk:
         end = int(table.position[0] + table.size_bytes[0])
         expected = max(self.next_offset, last + 1)
         follows = self._exact_first_offset_at(end)
+        if follows is None and self.segment.end_offset_bound is None and self._is_end(end):
+            # The log is known to have reached farther.
+            follows = self.segment.reached_offset
         if follows is None or follows <= expected:
             return None
         return _Misplaced(
@@ -405,7 +481,9 @@ class HeaderWalk:
         follows = self._exact_first_offset_at(position + size_bytes)
         if follows is None:
             return
-        is_too_high = (first > expected or last < claimed) and follows <= claimed
+        # One that lies below all that stands in front is misplaced itself.
+        is_behind = expected <= follows <= claimed
+        is_too_high = (first > expected or last < claimed) and is_behind
         is_too_low = first < expected and follows > claimed + 1
         if is_too_high or is_too_low:
             raise InvalidBatchError(
@@ -419,7 +497,7 @@ class HeaderWalk:
 
     def _exact_first_offset_at(self, position: int) -> int | None:
         """Read the first offset of the entry at a position, that of a wrapper from its messages."""
-        span = read_entry_span(self._file, position)
+        span = read_entry_span(self._file, position) if position >= 0 else None
         if span is None or not span.is_wrapper or span.size_bytes > LARGE_BATCH_BYTES:
             return self._first_offset_at(position)
         data = self._file.read_at(position, span.size_bytes)
@@ -482,6 +560,13 @@ class HeaderWalk:
         if table.stop is StopReason.ZERO:
             return self._after_zeros()
         if table.stop is StopReason.INVALID:
+            if table.reason == WRONG_CHECKSUM and self._is_torn_at(table.needed_bytes):
+                return -1
+            if self._is_checked and table.reason == WRONG_CHECKSUM:
+                # The one in front of it may have been bad too.
+                return self.go_to_next_good(
+                    self.position, self._bad_reason, start_offset=self.known_offset
+                )
             return self.step_over(self.position, table.reason, length=table.needed_bytes)
         if table.stop is StopReason.INCOMPLETE:
             return self._after_incomplete(table, is_end_of_file)
@@ -506,9 +591,9 @@ class HeaderWalk:
             return -1
         # A batch that reaches beyond the file is a torn end, unless good batches lie within it:
         # then its length is wrong.
-        position = self._find_next(self.position + 1)
+        position = self.find_behind(self.position)
         if position < 0 and self.segment.end_offset_bound is None:
-            _warn_torn(self.segment.log_path, self.position, f"{rest} bytes of a batch")
+            self._end_torn(self.position, f"{rest} bytes of a batch that is cut off")
             return -1
         among = "good batches among them" if position >= 0 else "another segment follows"
         reason = f"batch of {_size(table.needed_bytes)} bytes, {rest} are left, {among}"
@@ -520,16 +605,29 @@ class HeaderWalk:
         The third way in which a log may end: see the module's text. What is in `buffer` is lost
         where the batch lies where a crash can have reached.
         """
-        if not self.segment.may_end_torn(int(last.base_offset[0])):
+        place = int(last.position[0]), int(last.size_bytes[0])
+        return self._is_half_written(int(last.base_offset[0]), *place)
+
+    def _is_torn_at(self, size_bytes: int) -> bool:
+        span = read_entry_span(self._file, self.position)
+        first = None if span is None else span.first_known_offset
+        base_offset = self.next_offset if first is None else first
+        return self._is_half_written(base_offset, self.position, size_bytes)
+
+    def _is_half_written(self, base_offset: int, position: int, size_bytes: int) -> bool:
+        if not self.segment.may_end_torn(base_offset):
             return False
-        position, size_bytes = int(last.position[0]), int(last.size_bytes[0])
         self._kept_bytes = 0
         if has_good_checksum(self._file, position, size_bytes, self.buffer):
             return False
         if not is_zero_from(self._file, position + size_bytes, self.buffer):
             return False
-        _warn_torn(self.segment.log_path, position, "a batch with a wrong checksum")
+        self._end_torn(position, "a batch with a wrong checksum")
         return True
+
+    def _end_torn(self, position: int, measured: str) -> None:
+        self.torn_end = measured
+        _warn_torn(self.segment.log_path, position, measured)
 
     def _is_good(self, size_bytes: int) -> bool:
         """Compare the checksum of a huge batch piece by piece, before memory is taken for it."""
@@ -547,8 +645,8 @@ class HeaderWalk:
             Bad bytes are an error here.
         """
         if self._skip_corrupt:
-            return self.go_to_next_good(position, reason, length=length)
-        found = self.find_behind(position, length)
+            return self.go_to_next_good(position, reason)
+        found = self.find_behind(position)
         kind = CrcMismatchError if reason == WRONG_CHECKSUM else InvalidBatchError
         raise kind(
             reason,
@@ -556,39 +654,85 @@ class HeaderWalk:
             position=position,
             length=length,
             start_offset=self.next_offset,
-            end_offset=self._first_offset_at(found),
+            end_offset=self._exact_first_offset_at(found),
         )
 
-    def go_to_next_good(self, position: int, reason: str, *, length: int = 0) -> int:
+    def go_to_next_good(
+        self, position: int, reason: str, *, start_offset: int | None = None
+    ) -> int:
         """Go on at the next good batch behind a position; -1 where there is none."""
-        found = self.find_behind(position, length)
+        found = self.find_behind(position)
         end = found if found >= 0 else self._file.size()
-        self.report(position, end - position, reason, end_offset=self._first_offset_at(found))
+        end_offset = self._exact_first_offset_at(found)
+        self.report(
+            position, end - position, reason, start_offset=start_offset, end_offset=end_offset
+        )
         self.position = end
         return 0 if found >= 0 else -1
 
-    def step_over_batch(self, table: HeaderTable, position: int, length: int, reason: str) -> int:
+    def step_over_batch(self, table: HeaderTable, position: int, reason: str) -> None:
         """Step over a batch of the table in hand that is found to be bad, and tell of it.
 
-        Returns
-        -------
-        int
-            Where to go on: behind its length, if a batch stands there, else at the next good one.
+        What the table says of the batches behind it may have come from its header: the walk goes
+        on there anew.
         """
         start_offset, end_offset = self.missing_offsets(table, position)
-        self.distrust(table, position)
-        if length > 0 and self.follows_plausibly(position + length):
-            self.report(position, length, reason, start_offset=start_offset, end_offset=end_offset)
-            return position + length
-        self.go_to_next_good(position, reason)
-        return self.position
+        row = int(np.searchsorted(table.position, position))
+        self.next_offset = int(table.last_offset[row - 1]) + 1 if row else self._offset_before
+        self._last_span = None
+        found = self.find_behind(position)
+        end = found if found >= 0 else self._file.size()
+        self.report(
+            position, end - position, reason, start_offset=start_offset, end_offset=end_offset
+        )
+        self.position = end
+        self.is_redirected = True
 
-    def find_behind(self, position: int, length: int) -> int:
-        """Find the next good batch behind bad bytes: behind their length, if one stands there."""
-        if length > 0 and self.follows_plausibly(position + length):
-            end = position + length
-            return end if end < self._file.size() else -1
-        return self._find_next(position + 1)
+    def find_behind(self, position: int) -> int:
+        """Find where the log goes on behind a bad batch, or bad bytes; -1 where it does not.
+
+        Where its checksum tells its length, there; else where its header says that it ends, if what
+        stands there follows on; else at the next good batch which others follow. That may lie
+        within what the header says, where good batches lead from there to its end.
+        """
+        size = self._file.size()
+        proven = find_proven_size(self._file, position)
+        if proven is not None:
+            return position + proven if position + proven < size else -1
+        end = position + _claimed_size(self._file, position)
+        if end > size and tells_its_size(self._file, position):
+            return -1
+        is_end = position + LOG_OVERHEAD < end <= size and self.follows_plausibly(end)
+        if is_end and self._follows_on(position, end):
+            return end if end < size else -1
+        found = self._find_next(position + 1)
+        if not is_end or self._leads_to(found, end):
+            return found
+        behind = read_entry_span(self._file, end)
+        if behind is None:
+            return end if end < size else -1
+        return end if has_good_checksum(self._file, end, behind.size_bytes) else found
+
+    def _follows_on(self, position: int, end: int) -> bool:
+        """Tell whether what stands at the end of a bad batch, as its header has it, is behind it.
+
+        Messages may stand in a wrapper as they are, and look like some that follow.
+        """
+        bad, behind = read_entry_span(self._file, position), read_entry_span(self._file, end)
+        if self._file.read_at(position + MAGIC_OFFSET, 1) != bytes([MAGIC_V2]):
+            return behind is None or has_good_checksum(self._file, end, behind.size_bytes)
+        if bad is None or behind is None:
+            return False
+        return behind.first_known_offset == bad.last_offset + 1
+
+    def _leads_to(self, position: int, end: int) -> bool:
+        """Tell whether good batches stand from a position up to another one."""
+        while 0 <= position < end:
+            span = read_entry_span(self._file, position)
+            if span is None or not has_good_checksum(self._file, position, span.size_bytes):
+                return False
+            position += span.size_bytes
+        return position == end
 
     def missing_offsets(self, table: HeaderTable, position: int) -> tuple[int, int | None]:
         """Give the offsets [start, end) that a bad batch of the table in hand leaves missing.
@@ -598,18 +742,8 @@ class HeaderWalk:
         """
         row = int(np.searchsorted(table.position, position))
         start = int(table.last_offset[row - 1]) + 1 if row else self._offset_before
-        if row + 1 < len(table):
-            return start, self._exact_offsets(table, row + 1)[0]
-        end = int(table.position[row] + table.size_bytes[row])
-        found = end if end < self._file.size() and self.follows_plausibly(end) else -1
-        return start, self._first_offset_at(found)
-
-    def distrust(self, table: HeaderTable, position: int) -> None:
-        """Take back what the header of a bad batch said of the offsets that follow."""
-        row = int(np.searchsorted(table.position, position))
-        if row == len(table) - 1:
-            self.next_offset = int(table.last_offset[row - 1]) + 1 if row else self._offset_before
-            self._last_span = None
+        found = self.find_behind(position)
+        return start, self._exact_first_offset_at(found)
 
     def report(
         self,
@@ -622,6 +756,8 @@ class HeaderWalk:
     ) -> None:
         """Tell of bytes that are stepped over, and of the offsets that are missing for it."""
         start = self.next_offset if start_offset is None else start_offset
+        if end_offset is not None:
+            end_offset = min(end_offset, self.segment.offset_limit)
         self.known_offset = max(self.known_offset, start if end_offset is None else end_offset)
         if not self.is_reported(start, end_offset):
             return
@@ -660,6 +796,9 @@ class HeaderWalk:
             self._file.size() - position
         )
 
+    def _is_end(self, position: int) -> bool:
+        return is_zero_from(self._file, position, np.empty(PROBE_BYTES, np.uint8))
+
     def _first_offset_at(self, position: int) -> int | None:
         """Read the first offset of the batch at a position; without one, where the segment ends."""
         if position < 0:
@@ -667,10 +806,25 @@ class HeaderWalk:
         span = read_entry_span(self._file, position)
         if span is not None:
             return span.first_known_offset
-        is_end = is_zero_from(self._file, position, np.empty(PROBE_BYTES, np.uint8))
-        return self.segment.end_offset_bound if is_end else None
+        return self.segment.end_offset_bound if self._is_end(position) else None
 
     def _find_next(self, position: int) -> int:
+        """Find the next good batch with another one, or the end, behind it.
+
+        A value may hold the bytes of a whole batch; then others of the value follow. Where the
+        first ones are all such, the first of them.
+        """
+        first = found = self._find_good(position)
+        for _ in range(MAX_CANDIDATES):
+            span = read_entry_span(self._file, found) if found >= 0 else None
+            if span is None:
+                break
+            if self.follows_plausibly(found + span.size_bytes):
+                return found
+            found = self._find_good(found + 1)
+        return first
+
+    def _find_good(self, position: int) -> int:
         """Find the next good batch; the window is wider in a second pass, for larger batches."""
         size = self._file.size()
         for window in RESYNC_WINDOW_BYTES:
@@ -703,6 +857,10 @@ def _offsets(table: HeaderTable, row: int) -> str:
     return f"offsets {table.base_offset[row]} to {table.last_offset[row]}"
 
 
+def _beyond_its_messages(claimed: int, last: int) -> str:
+    return f"offset {claimed} of a wrapper whose last message has offset {last}"
+
+
 def _is_wrapper(table: HeaderTable, row: int) -> bool:
     return int(table.records_count[row]) < 0
 
@@ -722,7 +880,14 @@ def _cut(table: HeaderTable, rows: int, stop: StopReason) -> HeaderTable:
         entries=table.entries[:rows],
         end_position=int(table.position[rows]) if rows < len(table) else table.end_position,
         stop=stop,
+        unordered_row=table.unordered_row if table.unordered_row < rows else -1,
     )
+
+
+def _claimed_size(file: LogFile, position: int) -> int:
+    """Read what a header says of its size; 0 where none stands there."""
+    prefix = file.read_at(position, LOG_OVERHEAD)
+    return 0 if len(prefix) < LOG_OVERHEAD else LOG_OVERHEAD + int(LOG_PREFIX.unpack(prefix)[1])
 
 
 def _size(needed_bytes: int) -> str:

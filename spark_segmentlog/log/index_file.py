@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_segmentlog.log.closing import Closing
-from spark_segmentlog.log.files import LogFile
+from spark_segmentlog.log.files import LogFile, is_zero_from
 
 WARM_BYTES: Final = 8192
 WHOLE_CHECK_BYTES: Final = 65536
@@ -58,13 +58,17 @@ class IndexFile(Closing):
                 unused = middle
         return used
 
-    @property
-    def stray_bytes(self) -> int:
-        """Bytes of part of an entry, right behind the last one that is whole."""
+    def size_fault(self) -> str:
+        """Tell why a file of this size, or of these zeros, is no index; an empty text if it is."""
         if self._file is None:
-            return 0
-        slots, stray_bytes = divmod(self._file.size(), self.entry.itemsize)
-        return stray_bytes if self.entries_count == slots else 0
+            return ""
+        size, entry_bytes = self._file.size(), self.entry.itemsize
+        if size % entry_bytes:
+            return f"{size % entry_bytes} bytes behind the last whole entry"
+        used = self.entries_count * entry_bytes
+        if not is_zero_from(self._file, used, np.empty(WHOLE_CHECK_BYTES, np.uint8)):
+            return f"{size} bytes, and not only zeros behind the last entry, at {used}"
+        return ""
 
     def entries(self) -> npt.NDArray[np.void]:
         """Read all entries, without the zeros behind them; fields as in the file."""

@@ -71,6 +71,10 @@ class LogDirectoryState:
             return None
         return self.recovery_points.get(topic_partition, 0)
 
+    def reached_offset(self, topic_partition: TopicPartition) -> int:
+        """Find the offset that a log is known to have reached, its high watermark; 0 for none."""
+        return (self.high_watermarks or {}).get(topic_partition, 0)
+
     def is_hidden(self, topic_partition: TopicPartition) -> bool:
         """Tell whether an open commit is still making this partition."""
         caps = self.commit_state.caps

@@ -291,6 +291,7 @@ class PartitionLog:
             end_offset_bound=bound,
             is_index_trusted=is_flushed or self.state.is_clean,
             recovery_point=recovery_point,
+            reached_offset=self.state.reached_offset(self.topic_partition),
             suffix=self.listing.suffixes.get(base_offset, ""),
             storage=self.storage,
         )
@@ -422,6 +423,11 @@ class PartitionLog:
         return max(points.get(self.topic_partition, 0), base_offset + 1)
 
     @property
+    def is_whole(self) -> bool:
+        """Whether it is all of a live log: not some files that were named, nor a log beside it."""
+        return self._named is None and not is_beside_the_log(self.directory)
+
+    @property
     def lost_at_end(self) -> tuple[int, int] | None:
         """Offsets [log end offset, recovery point) that are gone; None where none is known to be.
 
@@ -435,6 +441,18 @@ class PartitionLog:
         return (
             (self.log_end_offset, recovery_point) if recovery_point > self.log_end_offset else None
         )
+
+    @property
+    def lost_by_high_watermark(self) -> tuple[int, int] | None:
+        """Offsets [log end offset, checkpointed high watermark); None where the log reaches it.
+
+        Records below it can be lost to a crash, since it is written before they are flushed.
+        """
+        marks = self.state.high_watermarks or {}
+        mark = marks.get(self.topic_partition, 0)
+        if self._named is not None or self._cap is not None or mark <= self.log_end_offset:
+            return None
+        return self.log_end_offset, mark
 
     @property
     def high_watermark(self) -> int | None:
@@ -471,6 +489,23 @@ class PartitionLog:
             return self.log_end_offset
         return max(min(first_open_offset, self.log_end_offset), self.log_start_offset)
 
+    def lost_behind(self, stable_offset: int) -> list[LostRange]:
+        """Find offsets that are gone behind a last stable offset, as the indexes there tell.
+
+        The end of the transaction that holds rows back may have been among them.
+        """
+        found = []
+        for segment in self.segments_between(stable_offset, self.log_end_offset):
+            lost = segment.lost_at_end()
+            if lost is not None:
+                start, end = lost
+                found.append(
+                    LostRange(
+                        topic_partition=self.topic_partition, start_offset=start, end_offset=end
+                    )
+                )
+        return found
+
     def end_signature(self) -> FileSignature | None:
         """Measure the file of the last segment; None where it is not local, gone or missing."""
         if len(self.base_offsets) == 0:
@@ -485,7 +520,9 @@ class PartitionLog:
         if len(self.base_offsets) == 0:
             return 0
         segment = self.segments[-1]
-        next_offset = segment.next_offset(skip_corrupt=self.skip_corrupt)
+        next_offset = segment.next_offset(
+            skip_corrupt=self.skip_corrupt, check_crcs=self.check_crcs
+        )
         bound = segment.end_offset_bound
         return next_offset if bound is None else min(next_offset, bound)
 
@@ -549,12 +586,13 @@ class PartitionLog:
         """Read the newest good snapshot at or below an offset: its offset, and the producers."""
         for offset in reversed(self.listing.snapshot_offsets.tolist()):
             if offset <= end_offset:
-                states = self._snapshot_at(offset)
+                states = self.snapshot_at(offset)
                 if states is not None:
                     return offset, states
         return None
 
-    def _snapshot_at(self, offset: int) -> list[ProducerState] | None:
+    def snapshot_at(self, offset: int) -> list[ProducerState] | None:
+        """Read the snapshot at an offset; None where it is missing or does not hold together."""
         name = file_names.segment_file_name(offset, file_names.SNAPSHOT_SUFFIX)
         data = self.storage.read_file(f"{self.directory}/{name}")
         return None if data is None else parse_producer_snapshot(data)
@@ -564,7 +602,15 @@ class PartitionLog:
     ) -> Iterator[tuple[HeaderTable, HeaderWalk]]:
         with segment.open_log() as file:
             position = segment.position_for(start_offset, file)
-            walk = HeaderWalk(segment, file, position, buffer, self.skip_corrupt, None)
+            walk = HeaderWalk(
+                segment,
+                file,
+                position,
+                buffer,
+                self.skip_corrupt,
+                None,
+                check_crcs=self.check_crcs,
+            )
             for table in walk:
                 yield table, walk
 

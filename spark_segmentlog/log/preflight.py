@@ -11,6 +11,7 @@ the tests against a real one.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
@@ -28,6 +29,7 @@ from spark_segmentlog.errors import (
     UnsafeTargetError,
 )
 from spark_segmentlog.log.checkpoints import (
+    CLEAN_SHUTDOWN_MARK,
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
@@ -271,6 +273,8 @@ def _directory_findings(directories: Sequence[str]) -> Iterator[Finding]:
         folders, others = LOCAL.list_directories(directory)
         yield from _foreign_folders(directory, folders)
         yield from unreadable_checkpoints(directory)
+        yield from _wrong_checkpoints(directory, folders)
+        yield from _wrong_mark(directory)
         yield from _wrong_owner(directory, others, None)
 
 
@@ -358,6 +362,72 @@ def unreadable_checkpoints(log_directory: str) -> Iterator[Finding]:
 def _effect_of_checkpoint(name: str, text: str) -> str:
     """Tell what a broker does with a checkpoint: it forgives what is no number in some of them."""
     return OF_NO_NUMBERS.get(name, GOES_OFFLINE) if has_offset_rows(text) else GOES_OFFLINE
+
+
+def _wrong_checkpoints(directory: str, folders: Iterable[str]) -> Iterator[Finding]:
+    """Find offset checkpoints of a broker's directory that do not speak of what lies in it.
+
+    A broker makes all four when it starts, and writes three of them every minute. One that is
+    stopped has written where its logs end and what was flushed, of all but the metadata log.
+    """
+    texts = {name: read_text(LOCAL, directory, name) for name in OFFSET_CHECKPOINTS}
+    owner = read_text(LOCAL, directory, META_PROPERTIES)
+    if owner is None:
+        if all(texts.values()):
+            yield _owner_finding(directory, "is missing beside a broker's checkpoints")
+        return
+    missing = [name for name, text in texts.items() if text is None]
+    written = [texts[name] for name in OFFSET_CHECKPOINTS if name != CLEANER_OFFSET_CHECKPOINT]
+    empty = [name for name, text in texts.items() if text == ""]
+    if len(missing) == 1:
+        yield _wrong_checkpoint(directory, missing[0], "is missing beside the other three")
+    if sum(map(bool, written)) == len(written) - 1:
+        for name in set(empty) - {CLEANER_OFFSET_CHECKPOINT}:
+            yield _wrong_checkpoint(directory, name, "is empty, and the others are written")
+    is_stopped = LOCAL.exists(os.path.join(directory, CLEAN_SHUTDOWN_MARK))
+    there = {it for name in folders if (it := find_topic_partition(name)) is not None}
+    expected = {it for it in there if it.topic != METADATA_TOPIC} if is_stopped else set()
+    for name, text in texts.items():
+        offsets = parse_offset_checkpoint(text) if text else None
+        if offsets is None:
+            continue
+        is_of_all = name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
+        for what, found in (
+            ("a negative offset of", {it for it, offset in offsets.items() if offset < 0}),
+            ("no offset of", expected - set(offsets) if is_of_all else set()),
+            (
+                "an offset of a partition that is not here,",
+                set(offsets) - there if is_stopped else set(),
+            ),
+        ):
+            if found:
+                more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+                yield _wrong_checkpoint(directory, name, f"has {what} {min(found)}{more}")
+                break
+
+
+def _wrong_checkpoint(directory: str, name: str, detail: str) -> Finding:
+    path = os.path.join(directory, name)
+    return Finding(kind=FindingKind.OFFSET_CHECKPOINT, path=path, detail=detail)
+
+
+def _wrong_mark(directory: str) -> Iterator[Finding]:
+    """Find a mark of a clean stop that no broker wrote; older ones left it empty."""
+    path = os.path.join(directory, CLEAN_SHUTDOWN_MARK)
+    text = read_text(LOCAL, directory, CLEAN_SHUTDOWN_MARK)
+    if not text:
+        return
+    try:
+        is_right = isinstance(json.loads(text), dict)
+    except ValueError:
+        is_right = False
+    if not is_right:
+        yield Finding(
+            kind=FindingKind.CLEAN_MARK,
+            path=path,
+            detail="does not hold together",
+            broker="a broker takes it for one all the same",
+        )
 
 
 def _no_metadata(log_directory: str, detail: str) -> Finding:

@@ -112,6 +112,8 @@ class Segment:
     recovery_point : int or None
         Of a directory that was not shut cleanly: at or above it a last batch may be half written.
         None where no crash can have left that, or nothing tells.
+    reached_offset : int
+        The log is known to have reached it, by its high watermark; 0 where nothing tells.
     suffix : str
         ``.swap`` while a cleaner renames it, else empty.
     """
@@ -122,6 +124,7 @@ class Segment:
     end_offset_bound: int | None
     is_index_trusted: bool = False
     recovery_point: int | None = None
+    reached_offset: int = 0
     suffix: str = ""
     storage: Storage = LOCAL
 
@@ -292,25 +295,33 @@ class Segment:
         *,
         buffer: ReadBuffer | None = None,
         skip_corrupt: bool = False,
+        check_crcs: bool = True,
     ) -> int:
         """Find the offset behind the segment's last batch, by walking headers from the last entry.
 
-        Where a crash can have left it half written, the last batch's checksum is compared too.
+        Where a crash can have left it half written, the last batch's checksum is compared too;
+        where bad bytes are skipped, those of all others, unless `check_crcs` is false.
         """
         read_buffer = buffer or ReadBuffer()
         with self.open_log() as file:
             position = self.position_for(MAX_OFFSET, file)
-            found = self._next_offset_from(position, file, read_buffer, skip_corrupt)
+            is_checked = skip_corrupt, check_crcs
+            found = self._next_offset_from(position, file, read_buffer, *is_checked)
             if found is None and position > 0:
                 # The indexed batch itself is cut off: what lies before it is known by a walk alone.
-                found = self._next_offset_from(0, file, read_buffer, skip_corrupt)
+                found = self._next_offset_from(0, file, read_buffer, *is_checked)
             return self.base_offset if found is None else found
 
     def _next_offset_from(
-        self, position: int, file: LogFile, buffer: ReadBuffer, skip_corrupt: bool
+        self,
+        position: int,
+        file: LogFile,
+        buffer: ReadBuffer,
+        skip_corrupt: bool,
+        check_crcs: bool,
     ) -> int | None:
         """Walk from a position to the end; None where no good batch stands from there on."""
-        walk = HeaderWalk(self, file, position, buffer, skip_corrupt, None)
+        walk = HeaderWalk(self, file, position, buffer, skip_corrupt, None, check_crcs=check_crcs)
         last: HeaderTable | None = None
         before: int | None = None
         for table in walk:
@@ -320,6 +331,19 @@ class Segment:
         if last is None:
             return None
         return before if walk.is_torn_end(last) else walk.next_offset
+
+    def lost_at_end(self) -> tuple[int, int] | None:
+        """Find offsets [start, end) behind the last batch that the indexes name; None for none."""
+        if self.end_offset_bound is None:
+            return None
+        with self.open_log() as file:
+            walk = HeaderWalk(self, file, 0, ReadBuffer(), True, None)
+            walk.is_reported = lambda start_offset, end_offset: False
+            for _ in walk:
+                pass
+            start_offset = walk.known_offset
+            named = index_trust.offset_beyond_end(self, file, walk.position, start_offset)
+        return None if named is None else (start_offset, self.end_offset_bound)
 
     def may_end_torn(self, base_offset: int) -> bool:
         """Tell whether a batch at this offset may be the half-written last one of a crash."""
@@ -358,6 +382,7 @@ class SegmentScanner:
         self.options = options
         self.next_offset = options.record_filter.start_offset
         self._on_corrupt = on_corrupt
+        self._compares_unread = options.check_crcs and not options.skip_corrupt
         self._buffer = ReadBuffer()
         limits = (
             {}
@@ -425,6 +450,7 @@ class SegmentScanner:
                 self._buffer,
                 self.options.skip_corrupt,
                 self._on_corrupt,
+                check_crcs=self.options.check_crcs,
             )
             start_offset = self.next_offset
             walk.is_reported = self._reported(segment, start_offset, end_offset)
@@ -445,12 +471,19 @@ class SegmentScanner:
                             end_offset = outcomes.stable_offset
                             walk.is_reported = self._reported(segment, start_offset, end_offset)
                             choice = self._choose(piece, start_offset, end_offset, end_position)
+                            if on_lost is not None:
+                                for lost in outcomes.lost:
+                                    on_lost(*lost, "the end of an open transaction may be there")
                         if uncommitted is not None:
                             choice = _without(choice, uncommitted)
-                    if self.options.check_crcs and choice.unread.any():
+                    if self._compares_unread and choice.unread.any():
                         self._check_unread(walk, piece, choice.unread)
                     if choice.selected.any():
                         yield from self._decode(walk, piece, choice.selected)
+                        if walk.is_redirected:
+                            reached = min(walk.next_offset, end_offset)
+                            self.next_offset = max(self.next_offset, reached)
+                            continue
                     next_offset = min(int(table.last_offset[-1]) + 1, end_offset)
                     self.next_offset = max(self.next_offset, next_offset)
                     if is_last(table):
@@ -519,8 +552,11 @@ class SegmentScanner:
         if segment.end_offset_bound is not None:
             return min(end_offset, segment.end_offset_bound)
         if segment.recovery_point is not None and end_offset == MAX_OFFSET:
-            skip_corrupt = self.options.skip_corrupt
-            return segment.next_offset(buffer=self._buffer, skip_corrupt=skip_corrupt)
+            return segment.next_offset(
+                buffer=self._buffer,
+                skip_corrupt=self.options.skip_corrupt,
+                check_crcs=self.options.check_crcs,
+            )
         return end_offset
 
     def _start_position(self, segment: Segment, file: LogFile) -> int:
@@ -541,28 +577,25 @@ class SegmentScanner:
         self, walk: HeaderWalk, piece: Piece, selected: npt.NDArray[np.bool_]
     ) -> Iterator[pa.RecordBatch]:
         table = piece.table
-        while True:
-            try:
-                yield from self._decoder.decode(
-                    piece.buffer,
-                    table,
-                    selected,
-                    file_position=piece.file_position,
-                    min_offset=piece.floor,
-                    check_wrapper=partial(walk.check_wrapper, table),
-                )
-            except CorruptRecordError as error:
-                if not self.options.skip_corrupt:
-                    raise error.naming(*walk.missing_offsets(table, error.position)) from error
-                resume_position = walk.step_over_batch(
-                    table, error.position, error.length, error.reason
-                )
-                selected = selected & (table.position >= resume_position)
-            else:
-                return
+        try:
+            yield from self._decoder.decode(
+                piece.buffer,
+                table,
+                selected,
+                file_position=piece.file_position,
+                min_offset=piece.floor,
+                check_wrapper=partial(walk.check_wrapper, table),
+            )
+        except CorruptRecordError as error:
+            if not self.options.skip_corrupt:
+                raise error.naming(*walk.missing_offsets(table, error.position)) from error
+            walk.step_over_batch(table, error.position, error.reason)
 
     def _check_unread(self, walk: HeaderWalk, piece: Piece, unread: npt.NDArray[np.bool_]) -> None:
-        """Compare the checksums of markers and of what was aborted, as a consumer does."""
+        """Compare the checksums of markers and of what was aborted, as a consumer does.
+
+        A walk that steps over bad bytes has done it.
+        """
         table = piece.table
         rows = np.flatnonzero(unread)
         good = check_crcs(piece.buffer, table.select(rows), file_position=piece.file_position)
@@ -571,16 +604,7 @@ class SegmentScanner:
                 piece.parse_batch(row, walk.segment.log_path)
             except CorruptRecordError as error:
                 start, end = walk.missing_offsets(table, int(table.position[row]))
-                if not self.options.skip_corrupt:
-                    raise error.naming(start, end) from error
-                size_bytes = int(table.size_bytes[row])
-                walk.report(
-                    int(table.position[row]),
-                    size_bytes,
-                    error.reason,
-                    start_offset=start,
-                    end_offset=end,
-                )
+                raise error.naming(start, end) from error
 
 
 def _without(choice: EntryChoice, uncommitted: Bools) -> EntryChoice:

@@ -125,11 +125,11 @@ class _Check:
 
     def _may_be_gone(self, offset: int, below: int) -> bool:
         """Tell whether a batch that began at an offset, below what is there, may be gone."""
-        return 0 <= offset < below and _batch_at(self.log, offset) is None
+        return 0 <= offset < below and batch_at(self.log, offset) is None
 
     def _is_abort_marker(self, entry: AbortedTransaction) -> bool:
         try:
-            found = _batch_at(self.log, entry.last_offset)
+            found = batch_at(self.log, entry.last_offset)
             if found is None:
                 return False
             piece, row = found
@@ -142,7 +142,7 @@ class _Check:
         return row in markers and markers[row].type_id == ABORT
 
 
-def _batch_at(log: PartitionLog, offset: int) -> tuple[Piece, int] | None:
+def batch_at(log: PartitionLog, offset: int) -> tuple[Piece, int] | None:
     """Find the batch that covers an offset: its row in a piece."""
     for segment in log.segments_between(offset, offset + 1):
         with segment.open_log() as file:

@@ -162,6 +162,8 @@ class TransactionOutcomes:
     stable_offset : int
         Where a transaction begins that is open at the end of the log of a whole read; the largest
         number while none is known.
+    lost : list of (int, int)
+        Offsets [start, end) behind it that are gone.
     """
 
     def __init__(
@@ -173,6 +175,7 @@ class TransactionOutcomes:
         whole_read: WholeRead | None = None,
     ) -> None:
         self.stable_offset = MAX_OFFSET
+        self.lost: list[tuple[int, int]] = []
         self._find_log = find_log
         self._check_crcs = check_crcs
         self._skip_corrupt = skip_corrupt
@@ -308,7 +311,9 @@ class TransactionOutcomes:
         first = self._tracker.first_open_offset
         if self._whole_read is not None and first is not None:
             self.stable_offset = first
-            _check(self._find_log(), first, self._whole_read.log_end_offset)
+            log = self._find_log()
+            _check(log, first, self._whole_read.log_end_offset)
+            self.lost = [(it.start_offset, it.end_offset) for it in log.lost_behind(first)]
 
 
 def _mark(
@@ -353,33 +358,32 @@ class _Walk:
         """Yield pieces, and the position where the walk goes on behind each."""
         with self.segment.open_log() as file:
             walk = HeaderWalk(
-                self.segment, file, start_position, self.buffer, self.skip_corrupt, None
+                self.segment,
+                file,
+                start_position,
+                self.buffer,
+                self.skip_corrupt,
+                None,
+                check_crcs=self.check_crcs,
             )
             walk.is_reported = lambda start_offset, end_offset: False
             for piece in walk.pieces():
                 wanted = _below(piece, self.end_offset)
                 if len(wanted.table) == 0:
                     return
-                if self.check_crcs:
+                if self.check_crcs and not self.skip_corrupt:
                     self._check(walk, wanted)
                 yield wanted, walk.position
                 if wanted is not piece:
                     return
 
     def _check(self, walk: HeaderWalk, piece: Piece) -> None:
-        """Compare checksums; where bad bytes are stepped over, go on behind a bad last batch."""
+        """Compare checksums; a walk that steps over bad bytes does it itself."""
         table = piece.table
         is_good = check_crcs(piece.buffer, table, file_position=piece.file_position)
         if is_good.all():
             return
-        if not self.skip_corrupt:
-            self._raise(walk, piece, int(is_good.argmin()))
-        elif not is_good[-1]:
-            position, size_bytes = int(table.position[-1]), int(table.size_bytes[-1])
-            walk.step_over_batch(table, position, size_bytes, WRONG_CHECKSUM)
-
-    def _raise(self, walk: HeaderWalk, piece: Piece, row: int) -> None:
-        table = piece.table
+        row = int(is_good.argmin())
         position = int(table.position[row])
         start_offset, end_offset = walk.missing_offsets(table, position)
         raise CrcMismatchError(

@@ -20,13 +20,20 @@ import os
 import time
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from spark_segmentlog.log import index_trust
-from spark_segmentlog.log.checkpoints import HIGH_WATERMARK_CHECKPOINT
+from spark_segmentlog.log.checkpoints import (
+    CLEANER_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    parse_offset_checkpoint,
+    read_text,
+)
 from spark_segmentlog.log.commit_journal import read_open_commit
 from spark_segmentlog.log.file_names import (
     LOG_SUFFIX,
@@ -38,29 +45,30 @@ from spark_segmentlog.log.file_names import (
     segment_file_name,
 )
 from spark_segmentlog.log.file_signature import FileSignature
-from spark_segmentlog.log.files import LogFile, is_local, is_zero_from
-from spark_segmentlog.log.findings import Finding, FindingKind, Severity
-from spark_segmentlog.log.header_walk import (
-    WRONG_CHECKSUM,
-    CorruptRange,
-    HeaderWalk,
-    ReadBuffer,
-)
+from spark_segmentlog.log.files import LogFile, is_local
+from spark_segmentlog.log.findings import Finding, FindingKind
+from spark_segmentlog.log.header_walk import CorruptRange, HeaderWalk, ReadBuffer
 from spark_segmentlog.log.index_file import IndexFile
+from spark_segmentlog.log.leader_epoch_check import EpochRun, check_leader_epochs, epoch_runs
 from spark_segmentlog.log.log_manager import LogManager
 from spark_segmentlog.log.partition_log import LostRange, PartitionLog, while_it_is_there
 from spark_segmentlog.log.path_resolver import log_directory_of
 from spark_segmentlog.log.preflight import CUTS_THE_LOG, surroundings, torn_segment
 from spark_segmentlog.log.producer_replay import ProducerReplay
-from spark_segmentlog.log.producer_snapshot import parse_producer_snapshot
+from spark_segmentlog.log.producer_snapshot import (
+    NO_TRANSACTION,
+    ProducerState,
+    parse_producer_snapshot,
+)
 from spark_segmentlog.log.segment import ScanOptions, Segment, SegmentScanner
 from spark_segmentlog.log.segment_tail import MAX_RELATIVE_OFFSET
 from spark_segmentlog.log.staging import list_staged
 from spark_segmentlog.log.transaction_index_check import (
     KnownAborts,
+    batch_at,
     find_transaction_index_fault,
 )
-from spark_segmentlog.record.header_table import HeaderTable, check_crcs
+from spark_segmentlog.record.header_table import HeaderTable
 from spark_segmentlog.record.layout import LAST_OFFSET_DELTA_OFFSET, MAGIC_V2
 
 LOOK_AGAIN_SECONDS: Final = (0.2, 0.5, 1.5)
@@ -86,6 +94,8 @@ class SegmentSurvey:
         Bad bytes, in their order.
     findings : tuple of Finding
         What else is to be said of batches.
+    epochs : tuple of EpochRun
+        Leader epochs of the good batches, in their order.
     torn : Finding or None
         The half batch that the file ends with.
     lost_to : int or None
@@ -104,6 +114,7 @@ class SegmentSurvey:
     max_timestamps: npt.NDArray[np.int64]
     corrupt: tuple[CorruptRange, ...] = ()
     findings: tuple[Finding, ...] = ()
+    epochs: tuple[EpochRun, ...] = ()
     torn: Finding | None = None
     lost_to: int | None = None
     evidence: str = ""
@@ -182,7 +193,8 @@ def verify(
     wanted = None if topic_partitions is None else set(topic_partitions)
     for finding in _lasting_surroundings([path for path in directories if is_local(path)]):
         # A copy of one log directory knows no cluster, and nothing is wrong with that.
-        is_known = finding.severity is not Severity.HARMLESS or finding.topic_partition is not None
+        is_unknown = finding.kind is FindingKind.CLUSTER_METADATA
+        is_known = not is_unknown or finding.topic_partition is not None
         if is_known and (wanted is None or finding.topic_partition in {None, *wanted}):
             yield finding
     for log in partition_logs(directories, wanted):
@@ -230,36 +242,124 @@ def verify_partition(log: PartitionLog, *, deep: bool = False) -> Iterator[Findi
     """
 
     producers = ProducerReplay(log)
+    epochs: dict[int, tuple[EpochRun, ...]] = {}
+    ends: dict[int, int | None] = {}
 
     def verify(segment: Segment) -> list[Finding]:
-        return _verify_segment(log, segment, producers, deep=deep)
+        survey = _up_to_recovery_point(survey_segment(segment), log)
+        epochs[segment.base_offset] = survey.epochs
+        is_damaged = survey.stop is not None or survey.lost_to is not None
+        ends[segment.base_offset] = None if is_damaged else survey.next_offset
+        return _verify_segment(log, survey, producers, deep=deep)
 
     for lost in log.lost_segments:
         yield _lost_segment(lost, log)
     yield from log.visit_segments(
         lambda segment, _: ((it, 0) for it in log.looked_at(segment, verify))
     )
-    yield from _check_snapshots(log)
+    compared = {*log.base_offsets.tolist(), *filter(None, ends.values())}
+    yield from _check_snapshots(log, compared)
+    if log.is_whole and ends:
+        end_offset = None if log.lost_segments else ends[max(ends)]
+        yield from check_leader_epochs(log, chain.from_iterable(epochs.values()), end_offset)
+        yield from _check_cleaner_checkpoint(log, end_offset)
 
 
-def _check_snapshots(log: PartitionLog) -> Iterator[Finding]:
-    """Find producer snapshots that do not hold together, or speak of what lies behind them."""
+def _check_cleaner_checkpoint(log: PartitionLog, end_offset: int | None) -> Iterator[Finding]:
+    """Find that a cleaner is said to have come farther than the log reaches."""
+    directory = log.state.path
+    text = read_text(log.storage, directory, CLEANER_OFFSET_CHECKPOINT)
+    offset = ((text and parse_offset_checkpoint(text)) or {}).get(log.topic_partition, 0)
+    if end_offset is not None and end_offset < offset:
+        yield Finding(
+            kind=FindingKind.OFFSET_CHECKPOINT,
+            path=f"{directory}/{CLEANER_OFFSET_CHECKPOINT}",
+            topic_partition=log.topic_partition,
+            detail=f"names offset {offset} of a log that ends at {end_offset}",
+        )
+
+
+def _check_snapshot_at(
+    log: PartitionLog, survey: SegmentSurvey, producers: ProducerReplay
+) -> Iterator[Finding]:
+    """Compare the snapshot at the end of a segment with the producers of the batches up to there.
+
+    A producer that was silent for long may be missing in it, and one whose batches are gone in the
+    log.
+    """
+    bound = survey.segment.end_offset_bound
+    offset = survey.next_offset if bound is None else bound
+    states = log.snapshot_at(offset)
+    if states is None or producers.states is None:
+        return
+    if any(lost.start_offset < offset <= lost.end_offset for lost in log.lost_segments):
+        return
+    if any(it.last_offset >= offset for it in states):
+        return
+    known = {it.producer_id: it for it in producers.states}
+    told = {it.producer_id: it for it in states}
+    for producer_id in sorted({*known, *told}):
+        detail = _state_fault(log, told.get(producer_id), known.get(producer_id))
+        if detail:
+            yield _snapshot_finding(log, offset, f"producer {producer_id} {detail}")
+            return
+
+
+def _state_fault(
+    log: PartitionLog, state: ProducerState | None, known: ProducerState | None
+) -> str:
+    begin = NO_TRANSACTION if state is None else state.current_txn_first_offset
+    if known is not None and known.current_txn_first_offset != begin:
+        return (
+            f"with a transaction from offset {begin}, in the log it is from "
+            f"{known.current_txn_first_offset} (-1 for none)"
+        )
+    if state is None:
+        return ""
+    last_offset = state.last_offset
+    if last_offset < 0 or (known is not None and known.last_offset == last_offset):
+        return ""
+    if known is not None and known.last_offset > last_offset:
+        return f"with last offset {last_offset}, its batches reach offset {known.last_offset}"
+    found = batch_at(log, last_offset)
+    if found is None or (known is not None and known.last_offset < 0):
+        return ""
+    piece, row = found
+    if int(piece.table.producer_id[row]) == state.producer_id:
+        return ""
+    return f"with last offset {last_offset}, where no batch of it is"
+
+
+def _snapshot_finding(log: PartitionLog, offset: int, detail: str, broker: str = "") -> Finding:
+    return Finding(
+        kind=FindingKind.PRODUCER_SNAPSHOT,
+        path=f"{log.directory}/{segment_file_name(offset, SNAPSHOT_SUFFIX)}",
+        topic_partition=log.topic_partition,
+        detail=detail,
+        broker=broker,
+    )
+
+
+def _check_snapshots(log: PartitionLog, compared: Container[int]) -> Iterator[Finding]:
+    """Find producer snapshots that do not hold together, or speak of other batches.
+
+    Those at the end of a segment were compared with all of its producers.
+    """
     for offset in log.listing.snapshot_offsets.tolist():
         path = f"{log.directory}/{segment_file_name(offset, SNAPSHOT_SUFFIX)}"
         data = log.storage.read_file(path)
         states = None if data is None else parse_producer_snapshot(data)
-        if data is None or (states is not None and all(it.last_offset < offset for it in states)):
+        if data is None:
             continue
-        detail = (
-            "does not hold together" if states is None else "names offsets at or behind its own"
-        )
-        yield Finding(
-            kind=FindingKind.PRODUCER_SNAPSHOT,
-            path=path,
-            topic_partition=log.topic_partition,
-            detail=detail,
-            broker="a broker deletes it" if states is None else "",
-        )
+        if states is None:
+            yield _snapshot_finding(log, offset, "does not hold together", "a broker deletes it")
+        elif any(it.last_offset >= offset for it in states):
+            yield _snapshot_finding(log, offset, "names offsets at or behind its own")
+        elif offset not in compared:
+            details = (_state_fault(log, it, None) for it in states)
+            detail = next(filter(None, details), "")
+            if detail:
+                yield _snapshot_finding(log, offset, f"a producer {detail}")
 
 
 def _lost_segment(lost: LostRange, log: PartitionLog) -> Finding:
@@ -275,29 +375,31 @@ def _lost_segment(lost: LostRange, log: PartitionLog) -> Finding:
 
 
 def _verify_segment(
-    log: PartitionLog, segment: Segment, producers: ProducerReplay, *, deep: bool
+    log: PartitionLog, survey: SegmentSurvey, producers: ProducerReplay, *, deep: bool
 ) -> list[Finding]:
-    survey = _up_to_recovery_point(survey_segment(segment), log)
-    findings = [*survey.findings, *_bad_bytes(survey)]
+    segment = survey.segment
+    undecoded = _decode_all(survey) if deep else []
+    bad = replace(survey, corrupt=(*survey.corrupt, *undecoded))
+    findings = [*survey.findings, *_bad_bytes(survey, _check_end(bad))]
     if survey.torn is not None and survey.lost_to is None:
         findings.append(survey.torn)
     findings.extend(_check_reach(survey))
-    undecoded = _decode_all(survey) if deep else []
     findings.extend(map(_corrupt, undecoded))
     known = known_aborts(survey, producers)
-    bad = replace(survey, corrupt=(*survey.corrupt, *undecoded))
     findings.extend(check_indexes(log, bad, known))
     if known.is_damaged:
         producers.lose_track(segment)
+    else:
+        findings.extend(_check_snapshot_at(log, survey, producers))
     return findings
 
 
-def _bad_bytes(survey: SegmentSurvey) -> Iterator[Finding]:
+def _bad_bytes(survey: SegmentSurvey, at_end: Iterator[Finding]) -> Iterator[Finding]:
     """Tell of bad and lost bytes, and where a broker's recovery would cut the log at the first."""
     segment = survey.segment
     is_recovered = segment.end_offset_bound is not None and not segment.is_index_trusted
     is_cut = is_recovered and survey.valid_bytes < survey.file_bytes
-    found = [*map(_corrupt, _joined(survey.corrupt)), *_check_end(survey)]
+    found = [*map(_corrupt, _joined(survey.corrupt)), *at_end]
     if is_cut and found:
         found[0] = replace(found[0], broker=CUTS_THE_LOG, refuses_writes=True)
     elif is_cut:
@@ -336,6 +438,7 @@ class _Surveyor:
         self._corrupt: list[CorruptRange] = []
         self._findings: list[Finding] = []
         self._columns: list[npt.NDArray[np.int64]] = []
+        self._epochs: list[EpochRun] = []
         self._torn: Finding | None = None
         self._end_position = 0
         self._file_bytes = 0
@@ -351,10 +454,8 @@ class _Surveyor:
             self._take(walk, table)
         self._next_offset = walk.next_offset
         self._lost_to = self._find_lost(file, walk)
-        rest = self._file_bytes - walk.position
-        if self._torn is None and rest > 0 and not is_zero_from(file, walk.position, buffer.array):
-            detail = f"{rest} bytes of a batch that is cut off"
-            self._torn = _torn(self._segment, walk.position, detail)
+        if walk.torn_end:
+            self._torn = _torn(self._segment, walk.position, walk.torn_end)
 
     def _find_lost(self, file: LogFile, walk: HeaderWalk) -> int | None:
         """Look for offsets that are gone; a crash can leave such indexes in the last segment."""
@@ -364,21 +465,12 @@ class _Surveyor:
         return index_trust.offset_beyond_end(segment, file, walk.position, walk.known_offset)
 
     def _take(self, walk: HeaderWalk, table: HeaderTable) -> None:
-        is_good = check_crcs(walk.buffer, table, file_position=walk.file_position)
-        self._findings += _header_findings(walk, table, np.flatnonzero(is_good))
-        good = table.select(is_good)
-        if len(good):
-            self._end_position = int(good.position[-1] + good.size_bytes[-1])
-            self._columns.append(
-                np.stack([good.position, good.base_offset, good.last_offset, good.max_timestamp])
-            )
-        for row in np.flatnonzero(~is_good).tolist():
-            position, size_bytes = int(table.position[row]), int(table.size_bytes[row])
-            if row == len(table) - 1 and walk.is_torn_end(table.select(np.array([row]))):
-                walk.distrust(table, position)
-                self._torn = _torn(self._segment, position, "a batch with a wrong checksum")
-            else:
-                walk.step_over_batch(table, position, size_bytes, WRONG_CHECKSUM)
+        self._findings += _header_findings(walk, table)
+        self._epochs += epoch_runs(table, self._segment.log_path)
+        self._end_position = int(table.position[-1] + table.size_bytes[-1])
+        self._columns.append(
+            np.stack([table.position, table.base_offset, table.last_offset, table.max_timestamp])
+        )
 
     def survey(self) -> SegmentSurvey:
         """Give what was seen."""
@@ -395,15 +487,14 @@ class _Surveyor:
             max_timestamps=max_timestamps,
             corrupt=tuple(self._corrupt),
             findings=tuple(self._findings),
+            epochs=tuple(self._epochs),
             torn=self._torn,
             lost_to=self._lost_to,
             evidence="" if self._lost_to is None else f"its index names offset {self._lost_to}",
         )
 
 
-def _header_findings(
-    walk: HeaderWalk, table: HeaderTable, rows: npt.NDArray[np.int64]
-) -> Iterator[Finding]:
+def _header_findings(walk: HeaderWalk, table: HeaderTable) -> Iterator[Finding]:
     """Find headers of good batches that a reader copes with, though they are not right."""
     segment = walk.segment
     if walk.floor:
@@ -416,7 +507,7 @@ def _header_findings(
             "read where it stands first",
         )
     counts = table.last_offset - table.base_offset + 1
-    dense = rows[(table.magic[rows] == MAGIC_V2) & (table.records_count[rows] == counts[rows])]
+    dense = np.flatnonzero((table.magic == MAGIC_V2) & (table.records_count == counts))
     starts = table.position[dense] - walk.file_position + LAST_OFFSET_DELTA_OFFSET
     stored = walk.buffer[starts[:, None] + np.arange(4)].copy().view(">i4").reshape(-1)
     for row in dense[stored != counts[dense] - 1].tolist():
@@ -458,17 +549,23 @@ def _up_to_recovery_point(survey: SegmentSurvey, log: PartitionLog) -> SegmentSu
         # What a clean stop flushed ends there: an index that names more is wrong.
         survey = replace(survey, lost_to=None)
     is_told = survey.lost_to is not None or not survey.is_whole
-    if is_told or not is_last or survey.next_offset >= recovery_point:
+    if is_told or not is_last:
         return survey
-    evidence = f"the log's recovery point is {recovery_point}"
-    return replace(survey, lost_to=recovery_point - 1, evidence=evidence)
+    if survey.next_offset < recovery_point:
+        evidence = f"the log's recovery point in {RECOVERY_POINT_CHECKPOINT} is {recovery_point}"
+        return replace(survey, lost_to=recovery_point - 1, evidence=evidence)
+    # What a consumer may have seen is gone, as far as this file can be believed.
+    mark = (log.state.high_watermarks or {}).get(log.topic_partition, 0)
+    if survey.torn is None and survey.next_offset < mark:
+        evidence = f"the high watermark in {HIGH_WATERMARK_CHECKPOINT} is {mark}"
+        return replace(survey, lost_to=mark - 1, evidence=evidence)
+    return survey
 
 
 def _check_end(survey: SegmentSurvey) -> Iterator[Finding]:
     """Tell of offsets behind the last batch that are known to be gone."""
     lost_range = survey.lost_range
-    if lost_range is None or any(it.end_offset is None for it in survey.corrupt):
-        # Bad bytes up to the end may have had all of them.
+    if lost_range is None or any(_may_have_had(it, lost_range) for it in survey.corrupt):
         return
     start_offset, end_offset = lost_range
     rest = "" if survey.torn is None else f", behind them {survey.torn.detail}"
@@ -481,6 +578,12 @@ def _check_end(survey: SegmentSurvey) -> Iterator[Finding]:
         end_offset=end_offset,
         detail=f"the log's bytes end here{rest}, {survey.evidence}",
     )
+
+
+def _may_have_had(bad: CorruptRange, lost_range: tuple[int, int]) -> bool:
+    """Tell whether bad bytes may have had offsets that are gone behind the last batch."""
+    is_before = bad.start_offset <= lost_range[0]
+    return bad.end_offset is None or (is_before and lost_range[1] <= bad.end_offset)
 
 
 def _read_entries(
@@ -497,9 +600,9 @@ def _read_entries(
         )
         return None
     with open_index() as index:
-        if index.stray_bytes:
-            detail = f"{index.stray_bytes} bytes behind the last whole entry"
-            yield _index_finding(segment, kind, -1, detail)
+        fault = index.size_fault()
+        if fault:
+            yield _index_finding(segment, kind, -1, fault)
             return None
         if index.is_well_formed(whole=True):
             return index.entries()

@@ -218,7 +218,7 @@ def resolve_read(
     for it, log in logs.items():
         log_bounds = LogBounds(log, options, finds_stable_offset=finds_stable_offset)
         found = _resolve_range(it, log_bounds, options, bounds)
-        _check_segments(log, found, options)
+        _check_segments(log, log_bounds, found, options)
         _check_log_end(log, log_bounds, found.end_offset, options)
         ranges.append(found)
     if options.view is not View.SEGMENTS:
@@ -236,27 +236,51 @@ def _check_log_end(
     DataLossError
         There are some, and neither ``failOnDataLoss`` nor ``mode`` says to leave them out.
     """
-    if options.is_read_committed and end_offset == log_bounds.end_of_read():
-        # What holds rows back may be that the end of their transaction is gone.
-        end_offset = log.log_end_offset
+    planned, end_offset = end_offset, _end_that_matters(log, log_bounds, end_offset, options)
+    if end_offset > planned:
+        for it in log.resolved(lambda: log.lost_behind(planned)):
+            reason = "the segment ends before, and its index names some of them"
+            _tell_lost(log, it.start_offset, it.end_offset, reason, options)
     if len(log.base_offsets) and end_offset < int(log.base_offsets[-1]):
         return
-    lost = log.lost_at_end
-    if lost is None or end_offset < lost[0]:
+    if end_offset < log.log_end_offset:
         return
-    _tell_lost(log, *lost, f"the log ends below its recovery point {lost[1]}", options)
+    lost, beyond = log.lost_at_end, log.lost_by_high_watermark
+    if lost is not None:
+        _tell_lost(log, *lost, f"the log ends below its recovery point {lost[1]}", options)
+    elif beyond is not None:
+        _log.warning(
+            "%s ends at offset %d, below its high watermark %d: a crash may have taken offsets "
+            "%d to %d",
+            log.directory,
+            *beyond,
+            beyond[0],
+            beyond[1] - 1,
+        )
 
 
-def _check_segments(log: PartitionLog, offset_range: OffsetRange, options: ReadOptions) -> None:
+def _end_that_matters(
+    log: PartitionLog, log_bounds: LogBounds, end_offset: int, options: ReadOptions
+) -> int:
+    """Give the offset below which offsets that are gone matter to a read up to an offset.
+
+    What holds back the rows of transactions may be that the end of one of them is gone.
+    """
+    if options.is_read_committed and end_offset == log_bounds.end_of_read():
+        return log.log_end_offset
+    return end_offset
+
+
+def _check_segments(
+    log: PartitionLog, log_bounds: LogBounds, offset_range: OffsetRange, options: ReadOptions
+) -> None:
     """Tell of segments that are gone from a range, or from in front of or behind the whole log."""
     first = int(log.base_offsets[0]) if len(log.base_offsets) else 0
     for lost in log.lost_segments:
-        is_inside = (
-            lost.start_offset < offset_range.end_offset
-            and offset_range.start_offset < lost.end_offset
-        )
+        end_offset = _end_that_matters(log, log_bounds, offset_range.end_offset, options)
+        is_inside = lost.start_offset < end_offset and offset_range.start_offset < lost.end_offset
         is_in_front = lost.end_offset == first == offset_range.start_offset
-        is_behind = lost.start_offset >= log.log_end_offset <= offset_range.end_offset
+        is_behind = lost.start_offset >= log.log_end_offset <= end_offset
         if is_inside or is_in_front or is_behind:
             reason = "the .log of the segment is gone, its index is there"
             _tell_lost(log, lost.start_offset, lost.end_offset, reason, options)
