@@ -105,6 +105,11 @@ class Fault:
     other: str = ""
     data: bytes = field(default=b"", repr=False)
 
+    @property
+    def is_of_directory(self) -> bool:
+        """Whether the other partitions and log directories of the broker tell of it too."""
+        return "/" not in self.path or self.path.endswith("/partition.metadata")
+
     def apply(self, log_directory: Path) -> None:
         """Do it to a copy."""
         path = log_directory / self.path
@@ -182,6 +187,36 @@ class Original:
         return {str(it): offset for it, offset in points.items()}.get(self.partition, 0)
 
     @property
+    def end_offset(self) -> int:
+        """Offset behind the last batch."""
+        return max(int(it.last_offset[-1]) + 1 for it in self.tables.values() if len(it))
+
+    @property
+    def ends(self) -> dict[str, int]:
+        """Ends of all partitions of the log directory, by their high watermarks.
+
+        One replica each, and nothing was appended for some seconds before the end.
+        """
+        text = (self.log_directory / "replication-offset-checkpoint").read_text()
+        return {str(it): offset for it, offset in (parse_offset_checkpoint(text) or {}).items()}
+
+    @property
+    def are_checkpoints_written(self) -> bool:
+        """Whether the broker ran long enough to write those that it writes every minute."""
+        written = [name for name in TOP_FILES[:3] if self.size(name)]
+        return len(written) == len(TOP_FILES[:3])
+
+    @property
+    def has_metadata(self) -> bool:
+        """Whether the cluster's metadata log is in one of the broker's directories."""
+        return any((it / "__cluster_metadata-0").exists() for it in self.log_directories)
+
+    def end_of_segment(self, path: str) -> int:
+        """Give the offset at which the next segment starts, or the log ends."""
+        bases = [int(Path(it).stem) for it in self.logs]
+        return min((it for it in bases if it > int(Path(path).stem)), default=self.end_offset)
+
+    @property
     def logs(self) -> list[str]:
         """The `.log` files, in the order of their offsets."""
         return sorted(self.tables)
@@ -195,15 +230,38 @@ class Original:
         """Measure a file."""
         return (self.log_directory / path).stat().st_size
 
-    def copy(self, target: Path) -> Path:
-        """Make a copy of the partition and the files at the top, as hard links."""
-        (target / self.partition).mkdir(parents=True)
-        for path in self.log_directory.iterdir():
-            if path.is_file():
-                os.link(path, target / path.name)
-        for path in (self.log_directory / self.partition).iterdir():
-            os.link(path, target / self.partition / path.name)
-        return target
+    @property
+    def log_directories(self) -> list[Path]:
+        """All log directories of the broker."""
+        return sorted(it for it in self.log_directory.parent.iterdir() if it.is_dir())
+
+    def copy(self, target: Path, *, whole: bool = False) -> list[Path]:
+        """Make a copy, as hard links, of the partition and the files at the top of its directory.
+
+        With `whole`, of all that the broker has. Gives the log directories, that of the partition
+        first.
+        """
+        copies = [target / self.log_directory.name]
+        (copies[0] / self.partition).mkdir(parents=True)
+        _link_files(self.log_directory, copies[0])
+        _link_files(self.log_directory / self.partition, copies[0] / self.partition)
+        for path in self.log_directories if whole else ():
+            if path != self.log_directory:
+                copies.append(target / path.name)
+            for folder in path.iterdir():
+                beside = target / path.name / folder.name
+                if folder.is_dir() and not beside.exists():
+                    beside.mkdir(parents=True)
+                    _link_files(folder, beside)
+            if path != self.log_directory:
+                _link_files(path, copies[-1])
+        return copies
+
+
+def _link_files(source: Path, target: Path) -> None:
+    for path in source.iterdir():
+        if path.is_file():
+            os.link(path, target / path.name)
 
 
 def open_original(name: str, log_directory: Path, partition: str) -> Original:
@@ -216,7 +274,13 @@ def open_original(name: str, log_directory: Path, partition: str) -> Original:
 
 
 class FaultSource:
-    """Draws faults, of all kinds alike."""
+    """Draws faults.
+
+    Most of a log directory are batches, so most faults are theirs: of three flipped bits two are in
+    headers, where each field is drawn as often, one in a payload. One fault in thirty is of another
+    kind of file, or of a whole file; each kind of file, and what can happen to it, is drawn as
+    often.
+    """
 
     def __init__(self, chance: random.Random, originals: Sequence[Original]) -> None:
         self._chance = chance
@@ -224,11 +288,9 @@ class FaultSource:
         self._draws: list[tuple[int, Callable[[Original], Fault | None]]] = [
             (40, self._flip_field),
             (15, self._flip_payload),
-            (12, self._cut_log),
-            (10, self._zero_log),
-            (6, self._other_log),
-            (24, self._partition_file),
-            (8, self._top_file),
+            (15, self._cut_log),
+            (15, self._zero_log),
+            (3, self._file),
             (3, self._foreign),
         ]
 
@@ -250,8 +312,7 @@ class FaultSource:
     def _flip_field(self, original: Original) -> Fault:
         path, table, row = self._batch(original)
         fields = FIELDS[int(table.magic[row])]
-        # Every field is drawn as often, but the leader epoch, of which little can be known.
-        name = self._chance.choice([it for it in fields if it != "leader epoch"] * 4 + list(fields))
+        name = self._chance.choice(list(fields))
         start, length = fields[name]
         return Fault(
             kind=f"flip {name}",
@@ -275,13 +336,12 @@ class FaultSource:
 
     def _cut_log(self, original: Original) -> Fault:
         path, table, row = self._batch(original)
-        position, size_bytes = int(table.position[row]), int(table.size_bytes[row])
         which = "active" if path == original.logs[-1] else "closed"
-        if self._chance.random() < 0.4:
-            kind = f"cut {which} at a batch"
+        if self._chance.random() < 0.1:
+            kind, position = f"cut {which} at a batch", int(table.position[row])
         else:
-            kind = f"cut {which} inside a batch"
-            position += self._chance.randrange(1, size_bytes)
+            kind = f"cut {which} anywhere"
+            position = self._chance.randrange(int(table.end_position))
         return Fault(kind=kind, path=path, damage=Damage.CUT, position=position)
 
     def _zero_log(self, original: Original) -> Fault:
@@ -289,10 +349,10 @@ class FaultSource:
         position, size_bytes = int(table.position[row]), int(table.size_bytes[row])
         which = "active" if path == original.logs[-1] else "closed"
         draw = self._chance.random()
-        if draw < 0.3:
+        if draw < 0.1:
             length = int(table.end_position) - position
             return self._zeros(f"zero {which} from a batch on", path, position, length)
-        if draw < 0.5:
+        if draw < 0.3:
             return self._zeros(f"zero a batch of {which}", path, position, size_bytes)
         start = position + self._chance.randrange(size_bytes)
         length = self._chance.choice([8, 64, 512, 4096])
@@ -301,27 +361,16 @@ class FaultSource:
     def _zeros(self, kind: str, path: str, position: int, length: int) -> Fault:
         return Fault(kind=kind, path=path, damage=Damage.ZERO, position=position, length=length)
 
-    def _other_log(self, original: Original) -> Fault | None:
-        return self._replace(original, self._chance.choice(original.logs), ".log")
-
-    def _partition_file(self, original: Original) -> Fault | None:
-        ending = self._chance.choice(PARTITION_FILES)
-        files = [it for it in original.files(ending) if original.size(it)]
-        if not files:
+    def _file(self, original: Original) -> Fault | None:
+        """Draw one of all kinds of files, and one of those."""
+        kind = self._chance.choice([".log", *PARTITION_FILES, *TOP_FILES])
+        files = [kind] if kind in TOP_FILES else original.files(kind)
+        path = self._chance.choice(files or [""])
+        if not path or not (original.log_directory / path).exists():
             return None
-        path = self._chance.choice(files)
-        if self._chance.random() < 0.5:
-            return self._bytes_of(original, path, ending)
-        return self._replace(original, path, ending)
-
-    def _top_file(self, original: Original) -> Fault | None:
-        path = self._chance.choice(TOP_FILES)
-        if not (original.log_directory / path).exists():
-            return None
-        if self._chance.random() < 0.5 and original.size(path):
-            return self._bytes_of(original, path, path)
-        other = self._chance.choice(self._originals).log_directory / path
-        return self._of_choice(path, path, [], other)
+        if kind != ".log" and original.size(path) and self._chance.random() < 0.5:
+            return self._bytes_of(original, path, kind)
+        return self._replace(original, path, kind)
 
     def _bytes_of(self, original: Original, path: str, kind: str) -> Fault:
         """Flip a bit, cut or zero a file that is no log, where something stands in it."""
@@ -338,12 +387,14 @@ class FaultSource:
             return Fault(kind=f"cut {kind}", path=path, damage=Damage.CUT, position=position)
         return self._zeros(f"zero {kind}", path, 0, WHOLE)
 
-    def _replace(self, original: Original, path: str, ending: str) -> Fault | None:
-        peers = [it for it in original.files(ending) if it != path]
+    def _replace(self, original: Original, path: str, kind: str) -> Fault | None:
+        peers = [] if kind in TOP_FILES else [it for it in original.files(kind) if it != path]
         donor = self._chance.choice(self._originals)
-        theirs = donor.files(ending) if donor.partition != original.partition else []
+        if kind in TOP_FILES:
+            return self._of_choice(path, kind, peers, donor.log_directory / path)
+        theirs = donor.files(kind) if donor.partition != original.partition else []
         foreign = donor.log_directory / self._chance.choice(theirs) if theirs else None
-        return self._of_choice(path, ending, peers, foreign)
+        return self._of_choice(path, kind, peers, foreign)
 
     def _of_choice(
         self, path: str, kind: str, peers: list[str], foreign: Path | None
