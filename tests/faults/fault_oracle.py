@@ -553,9 +553,14 @@ def _lies_between_neighbours(original: Original, fault: Fault) -> bool:
 def _is_a_gap(original: Original, fault: Fault) -> bool:
     """Tell whether a closed segment ends early, with a whole batch, and its indexes earlier."""
     table = original.tables[fault.path]
-    rows = np.flatnonzero(table.position >= fault.position)
+    position = fault.position
+    if fault.damage is Damage.ZERO:
+        # A batch begins with the zeros of its offset.
+        data = (original.log_directory / fault.path).read_bytes()
+        position = len(data[:position].rstrip(b"\0"))
+    rows = np.flatnonzero(table.position >= position)
     is_cut = fault.damage is Damage.CUT or fault.position + fault.length >= table.end_position
-    is_at_batch = len(rows) > 0 and int(table.position[rows[0]]) == fault.position
+    is_at_batch = len(rows) > 0 and int(table.position[rows[0]]) <= fault.position
     if fault.damage is Damage.FLIP or not is_cut or not is_at_batch:
         return False
     if fault.path == original.logs[-1]:
