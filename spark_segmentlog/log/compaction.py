@@ -38,6 +38,7 @@ from spark_segmentlog.log.maintenance import (
     MaintenanceConfig,
     PartitionPlace,
     announce_change,
+    finish_earlier_pass,
     maintained,
     wait_and_sweep,
     write_offset,
@@ -47,7 +48,6 @@ from spark_segmentlog.log.retention import delete_below_log_start
 from spark_segmentlog.log.segment import Segment
 from spark_segmentlog.log.segment_files import (
     SegmentFile,
-    finish_replacement,
     list_segment_files,
     replace_segments,
     sweep_deleted,
@@ -233,7 +233,7 @@ class _PartitionCompactor:
         self._passes = 0
 
     def run(self) -> PartitionCompaction:
-        finish_replacement(self._place.directory)
+        finish_earlier_pass(self._place)
         self._state = LogDirectoryState.read(self._place.log_directory)
         delete_below_log_start(self._place, self._now_ms)
         before = list_segment_files(self._place.directory)

@@ -39,7 +39,12 @@ from spark_segmentlog.log.lock import DEFAULT_LOCK_TIMEOUT_MS
 from spark_segmentlog.log.log_directory import LogDirectoryState
 from spark_segmentlog.log.preflight import check_places
 from spark_segmentlog.log.segment import Segment
-from spark_segmentlog.log.segment_files import SegmentFile, sweep_deleted
+from spark_segmentlog.log.segment_files import (
+    SegmentFile,
+    finish_deletion,
+    finish_replacement,
+    sweep_deleted,
+)
 from spark_segmentlog.log.targets import TargetLayout, read_target_layout
 
 DEFAULT_FILE_DELETE_DELAY_MS: Final = 60_000
@@ -176,6 +181,13 @@ def find_places(
         )
         for topic_partition, path in chosen
     ]
+
+
+def finish_earlier_pass(place: PartitionPlace) -> None:
+    """End what a pass that was cut short has left in a partition."""
+    finish_replacement(place.directory)
+    starts = read_offset_checkpoint(LOCAL, place.log_directory, LOG_START_OFFSET_CHECKPOINT) or {}
+    finish_deletion(place.directory, starts.get(place.topic_partition, 0))
 
 
 def raise_log_start_offset(place: PartitionPlace, start_offset: int) -> None:

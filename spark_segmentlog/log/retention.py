@@ -38,6 +38,7 @@ from spark_segmentlog.log.maintenance import (
     MaintenanceConfig,
     PartitionPlace,
     find_places,
+    finish_earlier_pass,
     maintained,
     raise_log_start_offset,
     wait_and_sweep,
@@ -47,7 +48,6 @@ from spark_segmentlog.log.segment import Segment
 from spark_segmentlog.log.segment_files import (
     SegmentFile,
     Sweep,
-    finish_replacement,
     list_segment_files,
     mark_segment_deleted,
     mark_snapshots_deleted,
@@ -226,7 +226,7 @@ class _Choice:
 def _retain_partition(
     place: PartitionPlace, config: RetentionConfig, now_ms: int
 ) -> PartitionRetention:
-    finish_replacement(place.directory)
+    finish_earlier_pass(place)
     choice = _choose(place, config, now_ms)
     new_start = _delete(choice)
     sweep = sweep_deleted(place.directory, now_ms=now_ms, delay_ms=config.file_delete_delay_ms)

@@ -113,6 +113,20 @@ def mark_files_behind_deleted(directory: str, base_offset: int) -> None:
         mark_segment_deleted(directory, offset)
 
 
+def finish_deletion(directory: str, log_start_offset: int) -> None:
+    """Rename to ``.deleted`` what one that was cut short has left: indexes without their log.
+
+    Only below the log start, which was raised before: elsewhere they tell of a log that is lost.
+    """
+    names = sorted(os.listdir(directory))
+    logs = {find_base_offset(name) for name in names}
+    for name in names:
+        offset = _plain_offset(name)
+        if offset is not None and offset < log_start_offset and offset not in logs:
+            path = os.path.join(directory, name)
+            files.rename(path, path + DELETED_SUFFIX)
+
+
 def mark_snapshots_deleted(directory: str, offsets: Iterable[int]) -> None:
     """Rename the producer snapshots at these offsets to ``.deleted``."""
     for offset in offsets:

@@ -17,6 +17,7 @@ from spark_segmentlog.errors import (
     UnknownTopicOrPartitionError,
     UnsafeTargetError,
 )
+from spark_segmentlog.log.compaction import CompactionConfig, compact
 from spark_segmentlog.log.file_names import INTERNAL_TOPICS
 from spark_segmentlog.log.lock import locked
 from spark_segmentlog.log.log_manager import LogManager
@@ -296,6 +297,23 @@ def test_renamed_files_stay_for_the_delay_and_go_with_a_later_pass(tmp_path: Pat
     assert run(directory, keep, now_ms=now_ms + 1000).removed_files == 0
     assert run(directory, keep, now_ms=now_ms + 70_000).removed_files == 3
     assert no_old_file(directory)
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_indexes_that_a_deletion_cut_short_has_left_go_with_the_next(
+    tmp_path: Path, is_compacted: bool
+) -> None:
+    directory = build(tmp_path, aged([5000, 4000, 0, 0]))
+    (tmp_path / START_FILE).write_text("0\n1\nt 0 2\n")
+    (directory / f"{0:020d}.log").unlink()
+    # From the log's start on an index tells of a log that is lost.
+    (directory / f"{2:020d}.log").unlink()
+    if is_compacted:
+        compact([str(tmp_path)], None, CompactionConfig(file_delete_delay_ms=0), NOW_MS)
+    else:
+        run(directory, KEEP)
+    assert {int(path.name[:20]) for path in directory.glob("*.*index")} == {2, 4, 6}
+    assert temporary_names(directory) == []
 
 
 def test_waiting_when_asked_leaves_no_file_behind(tmp_path: Path) -> None:
