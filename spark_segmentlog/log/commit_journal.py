@@ -510,7 +510,7 @@ def _read_first_format(data: bytes, log_directory: str, source: str) -> Journal 
         found = _from_json(data, FIRST_JOURNAL_FORMAT)
         if "deciding_directory" not in found:
             return _first_format_part(found, min(found["clean_shutdown_marks"]), log_directory)
-        deciding = os.path.normpath(_text(found["deciding_directory"]))
+        deciding = _absolute_path(found["deciding_directory"])
         write_id = _text(found["write_id"])
     if not os.path.isdir(deciding):
         raise RecoveryError(
@@ -731,6 +731,13 @@ def _staged_name(value: Any) -> str:
     if STAGED_NAME.fullmatch(_text(value)) is None:
         raise ValueError(f"{value!r} is no name of a staged file")
     return _text(value)
+
+
+def _absolute_path(value: Any) -> str:
+    path = _text(value)
+    if not os.path.isabs(path):
+        raise ValueError(f"{path!r:.100} is no absolute path")
+    return os.path.normpath(path)
 
 
 def _pair(value: Any) -> tuple[int, int]:
