@@ -6,8 +6,11 @@ on its way out takes place (but closing, which a dying process does too). Or the
 with an error code, once, as a full or broken disk does.
 
 `Disk` remembers, beside that, what a power cut would leave: for each file its bytes at the last
-sync, for each folder its names at the last sync. It keeps a second link to every file, so that
-one whose name is lost, or whose removal is, comes back as the same file.
+sync, for each folder its names at the last sync and after every change since. It keeps a second
+link to every file, so that one whose name is lost, or whose removal is, comes back as the same
+file. What a file was cut by, or had reserved, is bytes like any others: it lasts with a sync, and
+is else undone or half done. That the system was told to begin writing (`start_writeback`) makes
+nothing last.
 """
 
 from __future__ import annotations
@@ -36,7 +39,36 @@ OPERATIONS = (
     "truncate",
     "allocate",
     "copy_range",
+    "set_modified_time",
+    "start_writeback",
 )
+# Each opens a file, which a process with too many of them cannot.
+OPENING_READS = ("open_plain_file", "open_input", "read_file", "read_start")
+OPENING = ("create_exclusive", "open_for_update", "fsync_directory", *OPENING_READS)
+TAKING_ROOM = (
+    *("create_exclusive", "open_for_update", "write_all", "fsync", "fsync_directory", "rename"),
+    *("mkdir", "allocate", "copy_range"),
+)
+# A hint, whose errors nobody sees.
+FAILING = tuple(name for name in OPERATIONS if name != "start_writeback")
+# Where each error of the system comes from.
+SOURCES = {
+    errno.ENOSPC: TAKING_ROOM,
+    errno.EDQUOT: TAKING_ROOM,
+    errno.EIO: FAILING,
+    errno.EROFS: FAILING,
+    errno.EMFILE: OPENING,
+    errno.EXDEV: ("rename",),
+}
+# Which of them change names, and how many of their arguments are paths.
+RENAMING = {
+    "create_exclusive": 1,
+    "open_for_update": 1,
+    "rename": 2,
+    "unlink": 1,
+    "mkdir": 1,
+    "rmdir": 1,
+}
 SECTOR_BYTES = 512
 FOLDER = -1
 
@@ -54,9 +86,13 @@ class Faults:
     kill_at : int, optional
         Number of the operation before which the process dies; -1 for none.
     fail_at : int, optional
-        Number of the operation that fails with `error_code`.
+        Number of the operation that fails with `error_code`, where that comes from such a one.
+    is_lasting : bool
+        Whether all later ones fail too, as on a disk that stays full or was mounted anew.
     tear : bool
         Whether the operation at which it dies, if it writes, is done by half.
+    disk : Disk, optional
+        Is told of all that is done.
     """
 
     def __init__(
@@ -66,19 +102,30 @@ class Faults:
         kill_at: int = -1,
         fail_at: int = -1,
         error_code: int = errno.EIO,
+        is_lasting: bool = False,
         tear: bool = False,
         disk: Disk | None = None,
     ) -> None:
         self.count = 0
+        self.failed = 0
         self.is_dead = False
         self.names: list[str] = []
         self._kill_at = kill_at
         self._fail_at = fail_at
         self._error_code = error_code
+        self._sources = SOURCES[error_code]
+        self._is_lasting = is_lasting
         self._tear = tear
         self._disk = disk
         for name in OPERATIONS:
             monkeypatch.setattr(files, name, self._wrapped(name, getattr(files, name)))
+        if error_code == errno.EMFILE:
+            self._wrap_reads(monkeypatch)
+
+    def _wrap_reads(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in OPENING_READS:
+            place = files if hasattr(files, name) else type(files.LOCAL)
+            monkeypatch.setattr(place, name, self._wrapped(name, getattr(place, name)))
 
     def _wrapped(self, name: str, operation: Callable[..., Any]) -> Callable[..., Any]:
         def stand_in(*arguments: Any, **keywords: Any) -> Any:
@@ -90,8 +137,9 @@ class Faults:
                     _do_by_half(name, operation, arguments, keywords)
                 self.is_dead = True
                 raise Killed(f"at operation {number}, {name}")
-            if number == self._fail_at:
-                if self._error_code == errno.ENOSPC:
+            if self._fails(number, name):
+                self.failed += 1
+                if self._error_code in (errno.ENOSPC, errno.EDQUOT):
                     _do_by_half(name, operation, arguments, keywords)
                 raise OSError(self._error_code, os.strerror(self._error_code), name)
             if self._disk is not None:
@@ -103,6 +151,11 @@ class Faults:
 
         return stand_in
 
+    def _fails(self, number: int, name: str) -> bool:
+        if self._fail_at < 0 or name not in self._sources:
+            return False
+        return number == self._fail_at or (self._is_lasting and number > self._fail_at)
+
 
 def _do_by_half(
     name: str, operation: Callable[..., Any], arguments: Any, keywords: dict[str, Any]
@@ -113,6 +166,9 @@ def _do_by_half(
         operation(descriptor, half[: len(half) // 2], position)
     elif name == "copy_range":
         operation(*arguments, **{**keywords, "length": keywords["length"] // 2})
+    elif name == "allocate":
+        descriptor, size_bytes = arguments
+        operation(descriptor, size_bytes // 2)
 
 
 class Disk:
@@ -131,6 +187,9 @@ class Disk:
         self._links = links
         self._synced_bytes: dict[int, bytes] = {}
         self._synced_names: dict[str, dict[str, int]] = {}
+        # Of a folder, each change since its last sync: what it held from which change on.
+        self._changes: dict[str, list[tuple[int, dict[str, int]]]] = {}
+        self._change_count = 0
         for folder, _, names in os.walk(root):
             self._sync_names(folder)
             for name in names:
@@ -165,6 +224,11 @@ class Disk:
             self._synced_bytes[inode] = Path(f"/proc/self/fd/{arguments[0]}").read_bytes()
         elif name == "fsync_directory":
             self._sync_names(arguments[0])
+        if name in RENAMING:
+            self._change_count += 1
+            for folder in {os.path.dirname(path) for path in arguments[: RENAMING[name]]}:
+                changes = self._changes.setdefault(folder, [])
+                changes.append((self._change_count, _names_in(folder)))
 
     def lose_power(self, seed: int, *, names: str, data: str) -> None:
         """Leave the folder as a power cut would.
@@ -172,19 +236,36 @@ class Disk:
         Parameters
         ----------
         seed : int
-        names : {"lost", "kept"}
-            Whether names that were made, changed or removed without a sync of the folder are lost.
+        names : {"lost", "kept", "cut"}
+            Whether names that were made, changed or removed without a sync of the folder are lost;
+            "cut": those behind some point in time are, as of a file system with a journal.
         data : {"lost", "kept", "torn"}
             Whether bytes that were not synced are lost, or some of their sectors, or none.
         """
         chance = random.Random(seed)
         if names == "lost":
             tree = self._synced_names
+        elif names == "cut":
+            tree = self._names_at(chance.randint(0, self._change_count))
         else:
             tree = {folder: _names_in(folder) for folder, _, _ in os.walk(self._root)}
         contents = {inode: self._contents(inode, data, chance) for inode in self._inodes()}
         self._clear()
         self._restore(str(self._root), tree, contents)
+
+    def _names_at(self, change: int) -> dict[str, dict[str, int]]:
+        """Give the names of all folders as they were behind a change, or at a later sync."""
+        return {
+            folder: next(
+                (
+                    names
+                    for number, names in reversed(self._changes.get(folder, []))
+                    if number <= change
+                ),
+                self._synced_names.get(folder, {}),
+            )
+            for folder in {*self._synced_names, *self._changes}
+        }
 
     def _restore(
         self, folder: str, tree: dict[str, dict[str, int]], contents: dict[int, bytes]
@@ -223,6 +304,7 @@ class Disk:
 
     def _sync_names(self, folder: str) -> None:
         self._synced_names[folder] = _names_in(folder)
+        self._changes.pop(folder, None)
 
     def _clear(self) -> None:
         for folder, folders, names in os.walk(self._root, topdown=False):

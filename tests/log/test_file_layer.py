@@ -23,11 +23,13 @@ CALLS = frozenset(
         *("mkfifo", "mknod", "open", "posix_fallocate", "pread", "preadv", "pwrite", "pwritev"),
         *("read", "readv", "remove", "removedirs", "rename", "renames", "replace", "rmdir"),
         *("sendfile", "splice", "symlink", "sync", "truncate", "unlink", "utime", "write"),
-        "writev",
+        *("posix_fadvise", "removexattr", "setxattr", "writev"),
     ]
 )
 METHODS = frozenset(["write_bytes", "write_text", "read_bytes", "read_text", "touch"])
 MODULES = frozenset(("shutil", "tempfile", "mmap", "fileinput"))
+# What maps a file: a broker that truncates it would kill the reader, and no layer sees a change.
+MAPPINGS = frozenset(("mmap", "memmap", "memory_map", "create_memory_map", "MemoryMappedFile"))
 
 
 def calls_around(source: str) -> list[str]:
@@ -60,6 +62,45 @@ def calls_around(source: str) -> list[str]:
 )
 def test_no_file_call_goes_around_the_layer(path: Path) -> None:
     assert calls_around(path.read_text()) == []
+
+
+def mappings_in(source: str) -> list[str]:
+    """Find what maps a file, by any name; arguments like ``memory_map=True`` too."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import() | ast.ImportFrom():
+                names = [it.name for it in node.names] + [getattr(node, "module", None) or ""]
+            case ast.Attribute():
+                names = [node.attr]
+            case ast.Name():
+                names = [node.id]
+            case ast.keyword(arg=str(name), value=value) if ast.unparse(value) != "False":
+                names = ["mmap" if name == "mmap_mode" else name]
+            case _:
+                continue
+        found.extend(name for name in names if name in MAPPINGS)
+    return found
+
+
+@pytest.mark.parametrize(
+    "path", sorted(PACKAGE.rglob("*.py")), ids=lambda it: str(it.relative_to(PACKAGE))
+)
+def test_no_file_is_mapped(path: Path) -> None:
+    assert mappings_in(path.read_text()) == []
+
+
+def test_mappings_are_found() -> None:
+    for source in (
+        "import mmap",
+        "from mmap import mmap",
+        "np.memmap('a')",
+        "pa.memory_map('a')",
+        "np.load('a', mmap_mode='r')",
+        "pq.read_table('a', memory_map=True)",
+    ):
+        assert mappings_in(source)
+    assert mappings_in("pq.read_table('a', memory_map=False)") == []
 
 
 def test_calls_around_the_layer_are_found() -> None:
