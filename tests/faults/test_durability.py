@@ -31,7 +31,6 @@ from tests.faults.scenarios import (
     Writing,
     assert_sound,
     make_scenario,
-    read_rows,
     stage,
 )
 
@@ -40,7 +39,6 @@ START_MS = 1_700_000_000_000
 NOW_MS = START_MS + 86_400_000
 OPTIONS = {"segment_bytes": 3000, "batch_size": 400, "index_interval_bytes": 200}
 POWER_CUTS = [("lost", "lost"), ("kept", "lost"), ("kept", "torn"), ("lost", "torn")]
-QUICK_STRIDE = 31
 
 
 @pytest.fixture(autouse=True)
@@ -172,10 +170,6 @@ def make_keyed_log(directory: Path) -> None:
     (directory / ".kafka_cleanshutdown").write_bytes(MARK)
 
 
-def kept_rows(directory: Path) -> list[tuple[int, bytes | None, bytes | None]]:
-    return read_rows([str(directory)]).get(T0, [])
-
-
 @pytest.mark.parametrize("path", PATHS)
 def test_the_rules_hold_at_every_operation(tmp_path: Path, path: Callable[[Path], None]) -> None:
     directory, links = tmp_path / "log", tmp_path / "links"
@@ -222,63 +216,6 @@ def test_a_sync_that_is_left_out_breaks_the_rules(tmp_path: Path, left_out: str)
         patch.setattr(files, left_out, lambda _: None)
         with pytest.raises(RuleBrokenError):
             scenario.commit()
-
-
-# Killed, then asked for again
-
-
-def run_again(tmp_path: Path, path: Callable[[Path], None], stride: int) -> int:
-    """Kill a maintenance pass at operations, run it again, and compare with an undisturbed one."""
-    template, directory = tmp_path / "template", tmp_path / "log"
-    make_keyed_log(template)
-
-    def fresh() -> None:
-        shutil.rmtree(directory, ignore_errors=True)
-        shutil.copytree(template, directory)
-
-    fresh()
-    with pytest.MonkeyPatch.context() as patch:
-        faults = Faults(patch)
-        path(directory)
-    wanted = kept_rows(directory)
-    points = 0
-    for operation in range(0, faults.count, stride):
-        for cut in (None, *POWER_CUTS):
-            fresh()
-            links = tmp_path / "links"
-            shutil.rmtree(links, ignore_errors=True)
-            links.mkdir()
-            disk = Disk(directory, links)
-            with pytest.MonkeyPatch.context() as patch:
-                Faults(patch, kill_at=operation, disk=disk)
-                with pytest.raises(Killed):
-                    path(directory)
-            if cut is not None:
-                disk.lose_power(operation, names=cut[0], data=cut[1])
-            path(directory)
-            assert kept_rows(directory) == wanted, (operation, cut)
-            assert_times_are_found([str(directory)])
-            points += 1
-    return points
-
-
-AGAIN = [write_by_retention, write_by_compaction, write_by_reindex]
-
-
-@pytest.mark.parametrize("path", AGAIN)
-def test_killed_at_some_operations_a_pass_ends_as_one_that_was_not(
-    tmp_path: Path, path: Callable[[Path], None]
-) -> None:
-    assert run_again(tmp_path, path, QUICK_STRIDE) > 0
-
-
-@pytest.mark.faults
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("path", AGAIN)
-def test_killed_at_every_operation_a_pass_ends_as_one_that_was_not(
-    tmp_path: Path, path: Callable[[Path], None]
-) -> None:
-    print("points", run_again(tmp_path, path, 1))
 
 
 # Folders on other disks, and clocks
