@@ -11,26 +11,29 @@ import functools
 import importlib.util
 import inspect
 import logging
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
 import pyspark
 from pyspark.sql import datasource
-from pyspark.sql.pandas import types
-from pyspark.sql.types import StructType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
 
 PUSHES_FILTERS: Final = hasattr(datasource, "Filter")
 HANDS_ARROW_TO_STREAM_SINKS: Final = hasattr(datasource, "DataSourceStreamArrowWriter")
 LIMITS_MICRO_BATCHES: Final = (
     importlib.util.find_spec("pyspark.sql.streaming.datasource") is not None
 )
-_NAMES_TIMEZONE: Final = "timezone" in inspect.signature(types.to_arrow_schema).parameters
 _log = logging.getLogger(__name__)
 
 
 def to_arrow_schema(schema: StructType) -> pa.Schema:
     """Give the Arrow schema of Spark's; timestamps are in UTC."""
-    if _NAMES_TIMEZONE:
+    # The daemon loads this module ahead, and must not load Arrow, which starts threads.
+    from pyspark.sql.pandas import types
+
+    if "timezone" in inspect.signature(types.to_arrow_schema).parameters:
         return types.to_arrow_schema(schema, timezone="UTC")
     return types.to_arrow_schema(schema)
 
