@@ -86,7 +86,7 @@ class Faults:
     kill_at : int, optional
         Number of the operation before which the process dies; -1 for none.
     fail_at : int, optional
-        Number of the operation that fails with `error_code`, where that comes from such a one.
+        Number of the operation that fails with `error_code`, or the next that can.
     is_lasting : bool
         Whether all later ones fail too, as on a disk that stays full or was mounted anew.
     tear : bool
@@ -154,7 +154,7 @@ class Faults:
     def _fails(self, number: int, name: str) -> bool:
         if self._fail_at < 0 or name not in self._sources:
             return False
-        return number == self._fail_at or (self._is_lasting and number > self._fail_at)
+        return number >= self._fail_at and (self._is_lasting or self.failed == 0)
 
 
 def _do_by_half(
@@ -295,7 +295,7 @@ class Disk:
         return b"".join(sectors)
 
     def _inodes(self) -> list[int]:
-        return [int(name) for name in os.listdir(self._links)]
+        return sorted(int(name) for name in os.listdir(self._links))
 
     def _keep(self, path: str) -> None:
         link = self._links / str(os.stat(path).st_ino)

@@ -233,6 +233,12 @@ def make_torn(root: Path) -> None:
     (folder / ".segmentlog-tail").unlink(missing_ok=True)
 
 
+def cut_tail(root: Path) -> None:
+    """Open the log, which cuts off what is no whole batch, and append nothing."""
+    with open_log(str(root / "d0")) as log:
+        log.log_end_offset("t", 0)
+
+
 def append(root: Path, report: Report) -> None:
     append_up_to(root, 60, WIDE, report)
 
