@@ -526,6 +526,11 @@ class PartitionLog:
         bound = segment.end_offset_bound
         return next_offset if bound is None else min(next_offset, bound)
 
+    def goes_on_after(self, end_offset: int) -> bool:
+        """Tell whether batches have come, by a new listing, after an offset that was the end."""
+        self._list_again()
+        return self.resolved(self.find_next_offset) > end_offset
+
     def resolved(self, look_up: Callable[[], _T]) -> _T:
         """Look something up in the files; list them again when one was renamed meanwhile.
 

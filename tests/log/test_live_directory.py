@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_segmentlog.errors import DataLossError, SegmentLogError
+from spark_segmentlog.log import verification
 from spark_segmentlog.log.partition_log import LostRange, PartitionLog, scan_segments
 from spark_segmentlog.testing.builder import LogBuilder, SegmentSpec, segment_file_name
 from tests.log.reading import batch, column, offsets, open_one, scan_options
@@ -165,3 +166,23 @@ def test_a_new_segment_beside_the_listing_is_not_read(log):
         "t", 0, [SegmentSpec([batch(30, 5)], base_offset=30)]
     )
     assert offsets(log) == list(range(30))
+
+
+@pytest.mark.parametrize("grows", [True, False])
+def test_a_cleaner_that_has_come_to_the_end_of_a_log_that_grew_is_no_finding(
+    tmp_path, monkeypatch, grows
+):
+    builder = LogBuilder(tmp_path)
+    directory = builder.partition("t", 0, [[batch(0, 5)]])
+    read_text = verification.read_text
+
+    def read_late(storage, folder, name):
+        if grows and name == verification.CLEANER_OFFSET_CHECKPOINT:
+            with open(directory / segment_file_name(0), "ab") as file:
+                file.write(batch(5, 5))
+        return read_text(storage, folder, name)
+
+    monkeypatch.setattr(verification, "read_text", read_late)
+    builder._offset_checkpoint("cleaner-offset-checkpoint", {("t", 0): 10})
+    found = [it.detail for it in verification.verify(str(tmp_path))]
+    assert found == ([] if grows else ["names offset 10 of a log that ends at 5"])
