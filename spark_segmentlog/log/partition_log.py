@@ -293,8 +293,13 @@ class PartitionLog:
             recovery_point=recovery_point,
             reached_offset=self.state.reached_offset(self.topic_partition),
             suffix=self.listing.suffixes.get(base_offset, ""),
+            is_moving=self._is_moving(base_offset) or self._is_moving(bound),
             storage=self.storage,
         )
+
+    def _is_moving(self, base_offset: int | None) -> bool:
+        suffix = None if base_offset is None else self.listing.suffixes.get(base_offset)
+        return suffix == file_names.SWAP_SUFFIX
 
     def visit_segments(
         self,
@@ -945,7 +950,8 @@ class SegmentPursuit:
                 if reached < bound and self.was_split(segment, self._end_offset):
                     next_offset = self.look_again(max(next_offset, reached))
                 else:
-                    next_offset = max(next_offset, bound)
+                    # One that others take the place of may reach into the next.
+                    next_offset = max(next_offset, bound, reached)
 
 
 class _PartitionScan:

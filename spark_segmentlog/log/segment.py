@@ -116,6 +116,9 @@ class Segment:
         The log is known to have reached it, by its high watermark; 0 where nothing tells.
     suffix : str
         ``.swap`` while a cleaner renames it, else empty.
+    is_moving : bool
+        Whether it, or the one behind it, is taking the place of others at this moment: those stand
+        beside it, so that offsets may be there twice.
     """
 
     topic_partition: TopicPartition
@@ -126,18 +129,14 @@ class Segment:
     recovery_point: int | None = None
     reached_offset: int = 0
     suffix: str = ""
+    is_moving: bool = False
     storage: Storage = LOCAL
 
     @property
     def offset_limit(self) -> int:
-        """Offset that no record of the segment reaches: the next segment's, if there is one.
-
-        One that is taking the place of several may stand beside those that it replaces.
-        """
-        is_replacing = self.suffix == file_names.SWAP_SUFFIX
-        return (
-            MAX_OFFSET if self.end_offset_bound is None or is_replacing else self.end_offset_bound
-        )
+        """Offset that no record of the segment reaches: the next segment's, if there is one."""
+        is_open = self.end_offset_bound is None or self.is_moving
+        return MAX_OFFSET if is_open else self.end_offset_bound or 0
 
     @property
     def log_path(self) -> str:

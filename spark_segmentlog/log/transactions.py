@@ -368,7 +368,10 @@ class _Walk:
             )
             walk.is_reported = lambda start_offset, end_offset: False
             for piece in walk.pieces():
-                wanted = _below(piece, self.end_offset)
+                bound = self.segment.end_offset_bound
+                wanted = _below(
+                    piece, self.end_offset if bound is None else min(self.end_offset, bound)
+                )
                 if len(wanted.table) == 0:
                     return
                 if self.check_crcs and not self.skip_corrupt:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from spark_segmentlog import read_arrow
 from spark_segmentlog.errors import DataLossError, SegmentLogError
 from spark_segmentlog.log import verification
+from spark_segmentlog.log.findings import FindingKind
 from spark_segmentlog.log.partition_log import LostRange, PartitionLog, scan_segments
 from spark_segmentlog.testing.builder import LogBuilder, SegmentSpec, segment_file_name
 from tests.log.reading import batch, column, offsets, open_one, scan_options
@@ -49,6 +51,23 @@ def test_a_segment_that_compaction_merged_is_found_in_the_other(log):
     assert column(scan_segments(segments[1:2], scan_options(start=10, end=20)), "offset") == list(
         range(10, 20)
     )
+
+
+def test_a_segment_beside_those_that_it_is_split_into_is_whole(log):
+    """As a cleaner leaves them for a moment: the old one is renamed away when all new ones are."""
+    directory = Path(log.directory)
+    merged = b"".join((directory / segment_file_name(base)).read_bytes() for base in (0, 10))
+    for kind in KINDS:
+        path = directory / segment_file_name(10, kind)
+        path.rename(f"{path}.swap")
+    (directory / segment_file_name(0)).write_bytes(merged)
+    for kind in KINDS[1:]:
+        (directory / segment_file_name(0, kind)).unlink()
+    assert offsets(PartitionLog.open(log.directory)) == list(range(30))
+    view = read_arrow(log.directory, view="batches").read_all()
+    assert view["baseOffset"].to_pylist() == list(range(0, 30, 5))
+    kinds = {it.kind for it in verification.verify(log.directory)}
+    assert kinds <= {FindingKind.MISSING_INDEX}
 
 
 def test_a_merge_within_a_scan_repeats_no_row(log):
