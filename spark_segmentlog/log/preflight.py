@@ -15,7 +15,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -101,6 +101,7 @@ OF_NO_NUMBERS: Final = {
     CLEANER_OFFSET_CHECKPOINT: "a thread of a broker's log cleaner dies",
     HIGH_WATERMARK_CHECKPOINT: "a broker starts, and serves no partition of the log directory",
 }
+STRANGERS: Final = (FindingKind.STRAY_PARTITION, FindingKind.PARTITION_TWICE)
 LOOKS: Final = 10
 SETS_ASIDE: Final = "a broker renames the folder to -stray, and starts with an empty one"
 CUTS_THE_LOG: Final = "a broker cuts it there, and deletes every segment behind it"
@@ -184,10 +185,17 @@ def _preflight(
     for directory in directories:
         partitions += _partition_paths(directory)
     seen: dict[tuple[int, int], str] = {}
+    strangers: set[TopicPartition] = set()
     for path in sorted(set(partitions)):
-        yield from _while_it_changes(
-            path, partial(_look_at, look, states[os.path.dirname(path)], path, seen, with_segments)
-        )
+        state = states[os.path.dirname(path)]
+        for finding in _while_it_changes(
+            path, partial(_look_at, look, state, path, seen, with_segments)
+        ):
+            if finding.kind in STRANGERS and finding.topic_partition is not None:
+                strangers.add(finding.topic_partition)
+            yield finding
+    for directory in directories:
+        yield from _wrong_checkpoints(directory, strangers)
 
 
 def _look_at(
@@ -273,7 +281,6 @@ def _directory_findings(directories: Sequence[str]) -> Iterator[Finding]:
         folders, others = LOCAL.list_directories(directory)
         yield from _foreign_folders(directory, folders)
         yield from unreadable_checkpoints(directory)
-        yield from _wrong_checkpoints(directory, folders)
         yield from _wrong_mark(directory)
         yield from _wrong_owner(directory, others, None)
 
@@ -364,8 +371,10 @@ def _effect_of_checkpoint(name: str, text: str) -> str:
     return OF_NO_NUMBERS.get(name, GOES_OFFLINE) if has_offset_rows(text) else GOES_OFFLINE
 
 
-def _wrong_checkpoints(directory: str, folders: Iterable[str]) -> Iterator[Finding]:
+def _wrong_checkpoints(directory: str, strangers: Set[TopicPartition]) -> Iterator[Finding]:
     """Find offset checkpoints of a broker's directory that do not speak of what lies in it.
+
+    Strangers are partitions of which it was told already that they do not belong there.
 
     A broker makes all four when it starts, and writes three of them every minute. One that is
     stopped has written where its logs end and what was flushed, of all but the metadata log.
@@ -385,8 +394,10 @@ def _wrong_checkpoints(directory: str, folders: Iterable[str]) -> Iterator[Findi
         for name in set(empty) - {CLEANER_OFFSET_CHECKPOINT}:
             yield _wrong_checkpoint(directory, name, "is empty, and the others are written")
     is_stopped = LOCAL.exists(os.path.join(directory, CLEAN_SHUTDOWN_MARK))
+    folders, _ = LOCAL.list_directories(directory)
     there = {it for name in folders if (it := find_topic_partition(name)) is not None}
-    expected = {it for it in there if it.topic != METADATA_TOPIC} if is_stopped else set()
+    own = {it for it in there - strangers if it.topic != METADATA_TOPIC}
+    expected = own if is_stopped else set()
     for name, text in texts.items():
         offsets = parse_offset_checkpoint(text) if text else None
         if offsets is None:
