@@ -22,9 +22,7 @@ from spark_segmentlog.log.file_names import MAX_OFFSET
 from spark_segmentlog.log.findings import Finding, FindingKind
 from spark_segmentlog.log.partition_log import PartitionLog
 from spark_segmentlog.record.header_table import HeaderTable
-from spark_segmentlog.record.layout import MAGIC_V2
-
-NO_EPOCH = -1
+from spark_segmentlog.record.layout import MAGIC_V2, NO_PARTITION_LEADER_EPOCH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +38,8 @@ class EpochRun:
 
 def epoch_runs(table: HeaderTable, path: str) -> Iterator[EpochRun]:
     """Give the runs of batches that have a leader epoch."""
-    rows = np.flatnonzero((table.magic == MAGIC_V2) & (table.partition_leader_epoch != NO_EPOCH))
+    has_epoch = table.partition_leader_epoch != NO_PARTITION_LEADER_EPOCH
+    rows = np.flatnonzero((table.magic == MAGIC_V2) & has_epoch)
     epochs = table.partition_leader_epoch[rows]
     for part in np.split(rows, np.flatnonzero(np.diff(epochs)) + 1) if len(rows) else ():
         yield EpochRun(

@@ -19,9 +19,9 @@ from spark_segmentlog.log.checkpoints import LeaderEpoch
 from spark_segmentlog.log.file_names import MAX_OFFSET
 from spark_segmentlog.log.segment import Segment
 from spark_segmentlog.record.header_table import HeaderTable
+from spark_segmentlog.record.layout import NO_PARTITION_LEADER_EPOCH
 
 FIRST_EPOCH = 0
-UNKNOWN_EPOCH = -1
 
 
 def load_leader_epochs(
@@ -49,7 +49,7 @@ def load_leader_epochs(
         At least one; the last is that of new batches, and never below one that was there.
     """
     entries = [entry for entry in checkpoint if entry.start_offset <= log_end_offset]
-    known = entries[-1].epoch if entries else UNKNOWN_EPOCH
+    known = entries[-1].epoch if entries else NO_PARTITION_LEADER_EPOCH
     if _last_epoch(segments, end_position) > known:
         entries.extend(_epochs_above(known, segments, end_position))
     highest = checkpoint[-1].epoch if checkpoint else FIRST_EPOCH
@@ -66,7 +66,7 @@ def _last_epoch(segments: Sequence[Segment], end_position: int) -> int:
         epoch = max((int(table.partition_leader_epoch.max()) for table in tables), default=None)
         if epoch is not None:
             return epoch
-    return UNKNOWN_EPOCH
+    return NO_PARTITION_LEADER_EPOCH
 
 
 def _epochs_above(
