@@ -121,13 +121,7 @@ def transaction_entries(log: PartitionLog) -> Iterator[Entry]:
             "type": "transaction",
             "topic": log.topic_partition.topic,
             "partition": log.topic_partition.partition,
-            "producerId": transaction.producer_id,
-            "producerEpoch": transaction.producer_epoch,
-            "state": transaction.state,
-            "firstOffset": transaction.first_offset,
-            "lastOffset": transaction.last_offset,
-            "recordCount": transaction.records_count,
-            "markerOffset": transaction.marker_offset,
+            **transaction.as_fields(),
         }
 
 

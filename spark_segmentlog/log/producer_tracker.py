@@ -110,6 +110,18 @@ class Transaction:
         """Whether an ABORT marker ended it."""
         return self.marker is not None and self.marker.type_id == ABORT
 
+    def as_fields(self) -> dict[str, int | str | None]:
+        """Give it by the names that views and dumps have for what it holds."""
+        return {
+            "producerId": self.producer_id,
+            "producerEpoch": self.producer_epoch,
+            "state": self.state,
+            "firstOffset": self.first_offset,
+            "lastOffset": self.last_offset,
+            "recordCount": self.records_count,
+            "markerOffset": self.marker_offset,
+        }
+
     def as_aborted(self) -> AbortedTransaction:
         """Give the entry of a transaction index; only for one that was aborted."""
         assert self.is_aborted

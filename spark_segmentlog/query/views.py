@@ -160,13 +160,7 @@ def _read_transactions(it: Slice, request: ReadRequest) -> Iterator[pa.RecordBat
         {
             "topic": first.topic_partition.topic,
             "partition": first.topic_partition.partition,
-            "producerId": transaction.producer_id,
-            "producerEpoch": transaction.producer_epoch,
-            "state": transaction.state,
-            "firstOffset": transaction.first_offset,
-            "lastOffset": transaction.last_offset,
-            "recordCount": transaction.records_count,
-            "markerOffset": transaction.marker_offset,
+            **transaction.as_fields(),
         }
         for transaction in transactions
         if transaction.last_offset >= it.start_offset
