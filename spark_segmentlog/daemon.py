@@ -22,7 +22,7 @@ def preload() -> None:
     try:
         import spark_segmentlog.query.planning
         import spark_segmentlog.spark.pushdown  # noqa: F401
-        from spark_segmentlog.record.preload import load_cached_kernels
+        from spark_segmentlog.record.kernels.preload import load_cached_kernels
 
         load_cached_kernels()
     except ImportError:

@@ -15,12 +15,12 @@ from spark_segmentlog.errors import (
     NotALogDirectoryError,
     UnknownTopicOrPartitionError,
 )
-from spark_segmentlog.log.file_names import TopicPartition
-from spark_segmentlog.log.files import local_path
-from spark_segmentlog.log.lock import DEFAULT_LOCK_TIMEOUT_MS
-from spark_segmentlog.log.log_manager import LogManager
-from spark_segmentlog.log.partition_log import PartitionLog
-from spark_segmentlog.log.path_resolver import log_directory_of
+from spark_segmentlog.log.directory.paths import log_directory_of
+from spark_segmentlog.log.io.lock import DEFAULT_LOCK_TIMEOUT_MS
+from spark_segmentlog.log.io.reading import local_path
+from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.log.partition.log_manager import LogManager
+from spark_segmentlog.log.partition.partition_log import PartitionLog
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

@@ -17,15 +17,15 @@ from spark_segmentlog.cli.arguments import (
     topics_or_all_options,
 )
 from spark_segmentlog.cli.output import Column, OutputFormat, print_rows
-from spark_segmentlog.log.compaction import CompactionConfig, CompactionReport, compact
-from spark_segmentlog.log.retention import (
+from spark_segmentlog.log.segment.growth import MAX_SEGMENT_BYTES, SegmentConfig
+from spark_segmentlog.log.upkeep.compaction import CompactionConfig, CompactionReport, compact
+from spark_segmentlog.log.upkeep.retention import (
     NO_LIMIT,
     RetentionConfig,
     RetentionReport,
     apply_retention,
     plan_retention,
 )
-from spark_segmentlog.log.segment_tail import MAX_SEGMENT_BYTES, SegmentConfig
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

@@ -12,9 +12,9 @@ from spark_segmentlog.cli.arguments import (
     log_directories_argument,
 )
 from spark_segmentlog.cli.output import Column, OutputFormat, print_rows
-from spark_segmentlog.log.file_names import MAX_PARTITION
-from spark_segmentlog.log.local_log import open_log
-from spark_segmentlog.log.log_manager import LogManager
+from spark_segmentlog.log.names import MAX_PARTITION
+from spark_segmentlog.log.partition.log_manager import LogManager
+from spark_segmentlog.log.write.local_log import open_log
 
 COLUMNS: Final = (
     Column("topic", "topic"),

@@ -27,9 +27,9 @@ from spark_segmentlog.cli.dump_entries import (
 )
 from spark_segmentlog.cli.dump_text import text_line
 from spark_segmentlog.cli.output import OutputFormat, print_json, print_line
-from spark_segmentlog.log.file_names import CHECKPOINT_FILE_SUFFIX, MAX_OFFSET
-from spark_segmentlog.log.partition_log import PartitionLog, while_it_is_there
-from spark_segmentlog.log.segment import Segment
+from spark_segmentlog.log.names import CHECKPOINT_FILE_SUFFIX, MAX_OFFSET
+from spark_segmentlog.log.partition.partition_log import PartitionLog, while_it_is_there
+from spark_segmentlog.log.segment.segment import Segment
 
 
 def _parse_offsets(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, int]:

@@ -16,7 +16,9 @@ from typing import Any, Final
 import numpy as np
 
 from spark_segmentlog.errors import CorruptRecordError
-from spark_segmentlog.log.file_names import (
+from spark_segmentlog.log.formats.producer_snapshot import ProducerState, parse_producer_snapshot
+from spark_segmentlog.log.io.reading import ZERO_CHECK_BYTES, LogFile, is_zero_from
+from spark_segmentlog.log.names import (
     MAX_OFFSET,
     OFFSET_INDEX_SUFFIX,
     SNAPSHOT_SUFFIX,
@@ -25,18 +27,16 @@ from spark_segmentlog.log.file_names import (
     parse_partition_directory_name,
     segment_file_name,
 )
-from spark_segmentlog.log.files import ZERO_CHECK_BYTES, LogFile, is_zero_from
-from spark_segmentlog.log.header_walk import CorruptRange, HeaderWalk, ReadBuffer
-from spark_segmentlog.log.partition_log import PartitionLog
-from spark_segmentlog.log.producer_snapshot import ProducerState, parse_producer_snapshot
-from spark_segmentlog.log.segment import Segment
-from spark_segmentlog.log.transactions import walk_transactions
-from spark_segmentlog.record.batch import Record, RecordHeader, iterate_records
-from spark_segmentlog.record.control import parse_control_record
-from spark_segmentlog.record.header_table import HeaderTable, check_crcs
-from spark_segmentlog.record.kraft_control import kraft_content
+from spark_segmentlog.log.partition.partition_log import PartitionLog
+from spark_segmentlog.log.segment.segment import Segment
+from spark_segmentlog.log.segment.walk import CorruptRange, HeaderWalk, ReadBuffer
+from spark_segmentlog.log.transactions.outcomes import walk_transactions
 from spark_segmentlog.record.layout import MAGIC_V2, Codec, TimestampType
-from spark_segmentlog.record.legacy import iterate_messages
+from spark_segmentlog.record.plain.batch import Record, RecordHeader, iterate_records
+from spark_segmentlog.record.plain.control import parse_control_record
+from spark_segmentlog.record.plain.kraft_control import kraft_content
+from spark_segmentlog.record.plain.legacy import iterate_messages
+from spark_segmentlog.record.read.header_table import HeaderTable, check_crcs
 
 Entry = dict[str, Any]
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from spark_segmentlog.cli.dump_entries import NO_SEQUENCE, Entry, add_sequence
 from spark_segmentlog.cli.output import printable
-from spark_segmentlog.record.control import ControlRecordType
 from spark_segmentlog.record.layout import MAGIC_V2
+from spark_segmentlog.record.plain.control import ControlRecordType
 
 _KRAFT_NAMES: Final = {
     ControlRecordType.LEADER_CHANGE: "LeaderChange",

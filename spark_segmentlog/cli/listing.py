@@ -16,18 +16,14 @@ from spark_segmentlog.cli.arguments import (
 )
 from spark_segmentlog.cli.output import Column, OutputFormat, print_rows
 from spark_segmentlog.errors import CorruptRecordError
-from spark_segmentlog.log.file_names import (
-    DELETE_DIRECTORY_SUFFIX,
-    INTERNAL_TOPIC_PREFIX,
-    LOG_SUFFIX,
-)
-from spark_segmentlog.log.header_walk import ReadBuffer
-from spark_segmentlog.log.partition_log import PartitionLog, while_it_is_there
-from spark_segmentlog.log.retention import largest_timestamp
-from spark_segmentlog.log.segment import Segment
-from spark_segmentlog.record.batch import iterate_records
+from spark_segmentlog.log.names import DELETE_DIRECTORY_SUFFIX, INTERNAL_TOPIC_PREFIX, LOG_SUFFIX
+from spark_segmentlog.log.partition.partition_log import PartitionLog, while_it_is_there
+from spark_segmentlog.log.segment.segment import Segment
+from spark_segmentlog.log.segment.walk import ReadBuffer
+from spark_segmentlog.log.upkeep.retention import largest_timestamp
 from spark_segmentlog.record.layout import MAGIC_OFFSET, MAGIC_V2
-from spark_segmentlog.record.legacy import iterate_messages
+from spark_segmentlog.record.plain.batch import iterate_records
+from spark_segmentlog.record.plain.legacy import iterate_messages
 
 PARTITION_COLUMNS: Final = (
     Column("topic", "topic"),

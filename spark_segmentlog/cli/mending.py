@@ -17,10 +17,11 @@ from spark_segmentlog.cli.arguments import (
     topics_option,
 )
 from spark_segmentlog.cli.output import OutputFormat, print_json, print_line, printable
-from spark_segmentlog.log import preflight, recovery, verification
 from spark_segmentlog.log.findings import Finding, Severity
-from spark_segmentlog.log.recovery import RecoveryAction
-from spark_segmentlog.log.segment_tail import SegmentConfig
+from spark_segmentlog.log.segment.growth import SegmentConfig
+from spark_segmentlog.log.upkeep import recovery, verification
+from spark_segmentlog.log.upkeep.recovery import RecoveryAction
+from spark_segmentlog.log.write import preflight
 
 _index_interval_option: Final = click.option(
     "--index-interval-bytes",

@@ -1,1 +1,5 @@
-"""Log directories, partitions, segments, indexes: files to offsets and back. Knows no Spark."""
+"""Files and offsets: directories, partitions, segments, indexes, commits, upkeep.
+
+Uses `record` for bytes; knows no options and no Spark. Its rooms, each using those before it: `io`,
+`formats`, `segment`, `directory`, `transactions`, `partition`, `write`, `upkeep`.
+"""

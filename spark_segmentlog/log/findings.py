@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from spark_segmentlog.errors import describe_offsets
-from spark_segmentlog.log.file_names import TopicPartition
+from spark_segmentlog.log.names import TopicPartition
 
 STAYS_DOWN: Final = "a broker does not start"
 GOES_OFFLINE: Final = (

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 
 from spark_segmentlog.errors import SegmentLogError
-from spark_segmentlog.log.maintenance import DEFAULT_FILE_DELETE_DELAY_MS
+from spark_segmentlog.log.upkeep.partitions import DEFAULT_FILE_DELETE_DELAY_MS
 from spark_segmentlog.query.options import WriteOptions
 
 # A broker's own default: below it a commit need not even walk the headers.
@@ -44,7 +44,7 @@ def _asks_for_retention(options: WriteOptions) -> bool:
 
 
 def _retain(log_directories: Sequence[str], topics: Sequence[str], options: WriteOptions) -> None:
-    from spark_segmentlog.log.retention import (
+    from spark_segmentlog.log.upkeep.retention import (
         NO_LIMIT,
         CleanupPolicy,
         RetentionConfig,
@@ -62,7 +62,7 @@ def _retain(log_directories: Sequence[str], topics: Sequence[str], options: Writ
 
 
 def _compact(log_directories: Sequence[str], topics: Sequence[str], options: WriteOptions) -> None:
-    from spark_segmentlog.log.compaction import DAY_MS, CompactionConfig, compact
+    from spark_segmentlog.log.upkeep.compaction import DAY_MS, CompactionConfig, compact
     from spark_segmentlog.query.row_stager import segment_config
 
     config = CompactionConfig(

@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import Any, Final, Protocol
 
 from spark_segmentlog.errors import DataLossError, OptionValueError
-from spark_segmentlog.log.file_names import MAX_OFFSET, OffsetRange, TopicPartition
+from spark_segmentlog.log.names import MAX_OFFSET, OffsetRange, TopicPartition
 
 LATEST: Final = -1
 EARLIEST: Final = -2

@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from spark_segmentlog.errors import OptionValueError, UnknownOptionError
-from spark_segmentlog.log.file_names import TopicPartition, is_topic_name
+from spark_segmentlog.log.names import TopicPartition, is_topic_name
 from spark_segmentlog.query.offsets import (
     EARLIEST,
     LATEST,

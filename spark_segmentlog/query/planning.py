@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_segmentlog.errors import UnknownTopicOrPartitionError
-from spark_segmentlog.log.file_names import (
+from spark_segmentlog.log.names import (
     INTERNAL_TOPIC_PREFIX,
     INTERNAL_TOPICS,
     MAX_OFFSET,

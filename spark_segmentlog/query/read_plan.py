@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 
 from spark_segmentlog.errors import OptionValueError
-from spark_segmentlog.log.file_names import OffsetRange, TopicPartition
-from spark_segmentlog.log.header_walk import CorruptRange
-from spark_segmentlog.log.log_manager import LogManager
-from spark_segmentlog.log.partition_log import PartitionLog, SegmentList, scan_segments
-from spark_segmentlog.log.segment import ScanOptions, Segment
+from spark_segmentlog.log.names import OffsetRange, TopicPartition
+from spark_segmentlog.log.partition.log_manager import LogManager
+from spark_segmentlog.log.partition.partition_log import PartitionLog, SegmentList, scan_segments
+from spark_segmentlog.log.segment.segment import ScanOptions, Segment
+from spark_segmentlog.log.segment.walk import CorruptRange
 from spark_segmentlog.query import offsets, planning
 from spark_segmentlog.query.offsets import (
     EARLIEST,
@@ -34,7 +34,7 @@ from spark_segmentlog.query.offsets import (
 from spark_segmentlog.query.options import Mode, ReadOptions, View
 from spark_segmentlog.query.planning import EVERYTHING, Piece, RowBounds
 from spark_segmentlog.query.schema import RowShape
-from spark_segmentlog.record.record_filter import RecordFilter
+from spark_segmentlog.record.read.record_filter import RecordFilter
 
 SMALL_ARROW_ROWS: Final = 4096
 SEGMENTS_OF_A_LISTING: Final = 500

@@ -19,14 +19,14 @@ from spark_segmentlog.errors import (
     UnknownTopicOrPartitionError,
     UnsafeTargetError,
 )
-from spark_segmentlog.log.file_names import TopicPartition
-from spark_segmentlog.log.segment_tail import SegmentConfig
-from spark_segmentlog.log.staging import StagedWrite, StagingWriter
-from spark_segmentlog.log.targets import TargetLayout
+from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.log.segment.growth import SegmentConfig
+from spark_segmentlog.log.write.staging import StagedWrite, StagingWriter
+from spark_segmentlog.log.write.targets import TargetLayout
 from spark_segmentlog.query.options import WriteOptions
 from spark_segmentlog.query.write_columns import WriteColumns
-from spark_segmentlog.record.encoder import RecordBatchEncoder
-from spark_segmentlog.record.partitioner import NullKeyBalance, assign_partitions
+from spark_segmentlog.record.write.encoder import RecordBatchEncoder
+from spark_segmentlog.record.write.partitioner import NullKeyBalance, assign_partitions
 
 _NO_SLOT = -1
 

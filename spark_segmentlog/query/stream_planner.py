@@ -21,10 +21,10 @@ from typing import Final, TypeVar
 import pyarrow as pa
 
 from spark_segmentlog.errors import DataLossError, SegmentLogError
-from spark_segmentlog.log.checkpoints import read_partition_metadata
-from spark_segmentlog.log.file_names import MAX_OFFSET, OffsetRange, TopicPartition
-from spark_segmentlog.log.log_watch import LogWatch, WatchedPartitionLog
-from spark_segmentlog.log.partition_log import PartitionLog
+from spark_segmentlog.log.formats.checkpoints import read_partition_metadata
+from spark_segmentlog.log.names import MAX_OFFSET, OffsetRange, TopicPartition
+from spark_segmentlog.log.partition.log_watch import LogWatch, WatchedPartitionLog
+from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.query import offsets as kafka_offsets
 from spark_segmentlog.query import planning, stream_planning
 from spark_segmentlog.query.admission import (

@@ -19,7 +19,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from spark_segmentlog.log.file_names import OffsetRange, TopicPartition
+from spark_segmentlog.log.names import OffsetRange, TopicPartition
 
 Offsets = dict[TopicPartition, int]
 TopicIds = Mapping[TopicPartition, str | None]

@@ -13,15 +13,15 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from spark_segmentlog.log.file_names import OffsetRange, TopicPartition
-from spark_segmentlog.log.partition_log import PartitionLog, SegmentPursuit
-from spark_segmentlog.log.segment import Segment
-from spark_segmentlog.log.transactions import walk_transactions
+from spark_segmentlog.log.names import OffsetRange, TopicPartition
+from spark_segmentlog.log.partition.partition_log import PartitionLog, SegmentPursuit
+from spark_segmentlog.log.segment.segment import Segment
+from spark_segmentlog.log.transactions.outcomes import walk_transactions
 from spark_segmentlog.query.offsets import could_not_read
 from spark_segmentlog.query.options import Mode, View
 from spark_segmentlog.query.read_plan import ReadRequest, Slice, Split, joined
 from spark_segmentlog.query.schema import BATCHES_SCHEMA, SEGMENTS_SCHEMA, TRANSACTIONS_SCHEMA
-from spark_segmentlog.record.header_table import HeaderTable
+from spark_segmentlog.record.read.header_table import HeaderTable
 
 _CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd", "5", "6", "7")
 

@@ -1,1 +1,5 @@
-"""Record batches and messages: bytes to columns and back. Knows no file."""
+"""Bytes and columns: batches, messages, codecs, compiled kernels with a plain twin each.
+
+Knows no files. Its rooms, each using those before it: `codec`, `plain`, `kernels`, then `read`,
+`write` and `compact`.
+"""

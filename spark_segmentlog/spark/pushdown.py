@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from pyspark.sql import datasource
 
-from spark_segmentlog.log.file_names import MAX_OFFSET
+from spark_segmentlog.log.names import MAX_OFFSET
 from spark_segmentlog.query.options import Pushdown, ReadOptions, View
 from spark_segmentlog.query.planning import EVERYTHING, RowBounds
 from spark_segmentlog.spark import versions

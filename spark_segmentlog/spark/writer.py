@@ -32,18 +32,18 @@ from spark_segmentlog.errors import (
     StagingError,
     UnsafeTargetError,
 )
-from spark_segmentlog.log.commit import (
+from spark_segmentlog.log.directory.state import LogDirectoryState
+from spark_segmentlog.log.io.reading import local_path
+from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.log.write.commit import (
     CommitRequest,
     commit_staged_batches,
     discard_write,
     writing,
 )
-from spark_segmentlog.log.file_names import TopicPartition
-from spark_segmentlog.log.files import local_path
-from spark_segmentlog.log.log_directory import LogDirectoryState
-from spark_segmentlog.log.preflight import check_write
-from spark_segmentlog.log.staging import StagedWrite, new_write_id
-from spark_segmentlog.log.targets import make_log_directories, read_target_layout
+from spark_segmentlog.log.write.preflight import check_write
+from spark_segmentlog.log.write.staging import StagedWrite, new_write_id
+from spark_segmentlog.log.write.targets import make_log_directories, read_target_layout
 from spark_segmentlog.query.clean_up import clean_up
 from spark_segmentlog.query.options import WriteOptions, parse_write_options, warn_ignored
 from spark_segmentlog.query.row_stager import RowStager, WritePlan, segment_config

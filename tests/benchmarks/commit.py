@@ -21,13 +21,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from spark_segmentlog.log import files
-from spark_segmentlog.log.commit import CommitRequest, commit_staged_batches
-from spark_segmentlog.log.file_names import TopicPartition
-from spark_segmentlog.log.segment_tail import SegmentConfig
-from spark_segmentlog.log.staging import StagedWrite, StagingWriter, new_write_id
-from spark_segmentlog.log.targets import TargetLayout, read_target_layout
-from spark_segmentlog.record.encoder import RecordBatchEncoder
+from spark_segmentlog.log.io import files
+from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.log.segment.growth import SegmentConfig
+from spark_segmentlog.log.write.commit import CommitRequest, commit_staged_batches
+from spark_segmentlog.log.write.staging import StagedWrite, StagingWriter, new_write_id
+from spark_segmentlog.log.write.targets import TargetLayout, read_target_layout
+from spark_segmentlog.record.write.encoder import RecordBatchEncoder
 from tests.benchmarks.harness import Figure, Settings, seconds
 from tests.benchmarks.log_files import FIRST_TIMESTAMP_MS, KEY_BYTES, VALUE_BYTES
 

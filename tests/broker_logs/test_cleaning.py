@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
-from spark_segmentlog.log.compaction import CompactionConfig, PartitionCompaction, compact
-from spark_segmentlog.log.log_manager import LogManager
-from spark_segmentlog.log.producer_snapshot import ProducerState, parse_producer_snapshot
-from spark_segmentlog.log.producer_survey import survey_producers
-from spark_segmentlog.log.retention import RetentionConfig, apply_retention
-from spark_segmentlog.log.segment import ScanOptions
-from spark_segmentlog.log.transaction_index import AbortedTransaction, parse_transaction_index
+from spark_segmentlog.log.formats.producer_snapshot import ProducerState, parse_producer_snapshot
+from spark_segmentlog.log.formats.transaction_index import (
+    AbortedTransaction,
+    parse_transaction_index,
+)
+from spark_segmentlog.log.partition.log_manager import LogManager
+from spark_segmentlog.log.segment.segment import ScanOptions
+from spark_segmentlog.log.transactions.producer_survey import survey_producers
+from spark_segmentlog.log.upkeep.compaction import CompactionConfig, PartitionCompaction, compact
+from spark_segmentlog.log.upkeep.retention import RetentionConfig, apply_retention
 from tests.broker_logs.broker_data import PRODUCERS, STATES, BrokerLog, unpack
 
 Row = tuple[int, int, bytes | None, bytes | None]

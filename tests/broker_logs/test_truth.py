@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spark_segmentlog import read_arrow
-from spark_segmentlog.log.log_manager import LogManager
+from spark_segmentlog.log.partition.log_manager import LogManager
 from tests.broker_logs.broker_data import ISOLATION_LEVELS, PRODUCERS, STATES
 
 

@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 import pytest
 
 from spark_segmentlog.cli.dump_entries import DumpOptions, segment_entries
-from spark_segmentlog.log.file_names import TopicPartition
-from spark_segmentlog.log.local_log import open_log
-from spark_segmentlog.log.log_manager import LogManager
-from spark_segmentlog.log.verification import verify
+from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.log.partition.log_manager import LogManager
+from spark_segmentlog.log.upkeep.verification import verify
+from spark_segmentlog.log.write.local_log import open_log
 from spark_segmentlog.query.read_arrow import read_arrow
 from spark_segmentlog.testing.builder import (
     CODECS,

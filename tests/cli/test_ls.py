@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_segmentlog.errors import CommitPendingError
-from spark_segmentlog.log import files
+from spark_segmentlog.log.io import files
 from spark_segmentlog.testing.builder import (
     LogBuilder,
     RecordSpec,

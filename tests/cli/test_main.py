@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from spark_segmentlog.cli.main import main
-from spark_segmentlog.log.lock import locked
+from spark_segmentlog.log.io.lock import locked
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch
 from tests.cli.running import NAME, batches, contents, run
 
@@ -127,7 +127,7 @@ def test_an_error_of_the_disk_is_one_line_too(
         raise OSError(28, os.strerror(28), "/disk")
 
     LogBuilder(tmp_path).partition("t", 0, [batches(1)])
-    monkeypatch.setattr("spark_segmentlog.log.recovery.complete_indexes", fail)
+    monkeypatch.setattr("spark_segmentlog.log.upkeep.recovery.complete_indexes", fail)
     ran = run("reindex", tmp_path)
     assert ran.exit_code == 2
     assert ran.stderr == "Error: [Errno 28] No space left on device: '/disk'\n"

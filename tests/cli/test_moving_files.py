@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from spark_segmentlog.log import verification
+from spark_segmentlog.log.upkeep import verification
 from spark_segmentlog.testing.builder import LogBuilder, segment_file_name
 from tests.cli.running import batches, flip, objects, run
 from tests.log.moving import delete, merge, when_touched

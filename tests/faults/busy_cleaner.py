@@ -22,14 +22,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from spark_segmentlog import open_log
-from spark_segmentlog.log.compaction import CompactionConfig, compact
-from spark_segmentlog.log.file_names import find_base_offset
-from spark_segmentlog.log.segment_files import (
-    mark_segment_deleted,
-    replace_segments,
-    sweep_deleted,
-)
-from spark_segmentlog.log.segment_tail import SegmentConfig
+from spark_segmentlog.log.names import find_base_offset
+from spark_segmentlog.log.segment.growth import SegmentConfig
+from spark_segmentlog.log.upkeep.compaction import CompactionConfig, compact
+from spark_segmentlog.log.upkeep.swap import mark_segment_deleted, replace_segments, sweep_deleted
 from spark_segmentlog.testing.builder import (
     LogBuilder,
     RecordSpec,

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from spark_segmentlog.log.commit_journal import COMMIT_DIRECTORY_NAME, JOURNAL_FILE_NAME
+from spark_segmentlog.log.directory.journal import COMMIT_DIRECTORY_NAME, JOURNAL_FILE_NAME
 from tests.faults.fault_layer import FOLDER, Disk
 
 RULES = {

@@ -1,6 +1,6 @@
 """Stands in for the file operations of the library: kills, fails, and loses what was not synced.
 
-`Faults` counts every operation that goes through `log.files`. At one of them the process "dies":
+`Faults` counts every operation that goes through `log.io.files`. At one of them the process "dies":
 a `Killed` is raised, there and at every later operation, so that nothing that cleanup code does
 on its way out takes place (but closing, which a dying process does too). Or the operation fails
 with an error code, once, as a full or broken disk does.
@@ -24,7 +24,8 @@ from typing import Any
 
 import pytest
 
-from spark_segmentlog.log import files
+from spark_segmentlog.log.io import files
+from spark_segmentlog.log.io.reading import LOCAL
 
 OPERATIONS = (
     "create_exclusive",
@@ -124,7 +125,7 @@ class Faults:
 
     def _wrap_reads(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in OPENING_READS:
-            place = files if hasattr(files, name) else type(files.LOCAL)
+            place = files if hasattr(files, name) else type(LOCAL)
             monkeypatch.setattr(place, name, self._wrapped(name, getattr(place, name)))
 
     def _wrapped(self, name: str, operation: Callable[..., Any]) -> Callable[..., Any]:

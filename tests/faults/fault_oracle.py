@@ -28,18 +28,18 @@ import numpy as np
 
 import spark_segmentlog
 from spark_segmentlog.errors import SegmentLogError
-from spark_segmentlog.log.checkpoints import (
+from spark_segmentlog.log.formats.checkpoints import (
     parse_leader_epochs,
     parse_meta_properties,
     parse_offset_checkpoint,
     parse_partition_metadata,
 )
-from spark_segmentlog.log.files import LOCAL
-from spark_segmentlog.log.offset_index import OffsetIndex
-from spark_segmentlog.log.producer_snapshot import parse_producer_snapshot
-from spark_segmentlog.log.time_index import TimeIndex
-from spark_segmentlog.log.verification import verify
-from spark_segmentlog.record.legacy import iterate_messages
+from spark_segmentlog.log.formats.offset_index import OffsetIndex
+from spark_segmentlog.log.formats.producer_snapshot import parse_producer_snapshot
+from spark_segmentlog.log.formats.time_index import TimeIndex
+from spark_segmentlog.log.io.reading import LOCAL
+from spark_segmentlog.log.upkeep.verification import verify
+from spark_segmentlog.record.plain.legacy import iterate_messages
 from tests.faults.single_faults import FIELDS_V2, TOP_FILES, Damage, Fault, Original
 
 ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")

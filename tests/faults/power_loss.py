@@ -1,7 +1,7 @@
 """A disk that loses what was not synced: what is left of a folder when the power goes.
 
-Every writing operation of `spark_segmentlog.log.files` is carried out and written down. After any
-of them the folder can be asked for in the states that a power loss may leave: names of a folder
+Every writing operation of `spark_segmentlog.log.io.files` is carried out and written down. After
+any of them the folder can be asked for in the states that a power loss may leave: names of a folder
 as they were at its last sync or after any later operation on it, in order; bytes of a file as
 they were at its last sync, as they are now, or half way.
 """
@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from spark_segmentlog.log import files
+from spark_segmentlog.log.io import files
 
 
 class PowerLoss(BaseException):

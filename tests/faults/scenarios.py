@@ -10,17 +10,17 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from spark_segmentlog.log import recovery
-from spark_segmentlog.log.commit import CommitRequest, CommitResult, commit_staged_batches
-from spark_segmentlog.log.commit_journal import COMMIT_DIRECTORY_NAME
-from spark_segmentlog.log.file_names import TopicPartition
-from spark_segmentlog.log.log_manager import LogManager
-from spark_segmentlog.log.segment import ScanOptions
-from spark_segmentlog.log.segment_tail import SegmentConfig
-from spark_segmentlog.log.staging import StagedWrite, StagingWriter, list_staged, new_write_id
-from spark_segmentlog.log.targets import read_target_layout
-from spark_segmentlog.log.verification import verify
-from spark_segmentlog.record.encoder import RecordBatchEncoder
+from spark_segmentlog.log.directory.journal import COMMIT_DIRECTORY_NAME
+from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.log.partition.log_manager import LogManager
+from spark_segmentlog.log.segment.growth import SegmentConfig
+from spark_segmentlog.log.segment.segment import ScanOptions
+from spark_segmentlog.log.upkeep import recovery
+from spark_segmentlog.log.upkeep.verification import verify
+from spark_segmentlog.log.write.commit import CommitRequest, CommitResult, commit_staged_batches
+from spark_segmentlog.log.write.staging import StagedWrite, StagingWriter, list_staged, new_write_id
+from spark_segmentlog.log.write.targets import read_target_layout
+from spark_segmentlog.record.write.encoder import RecordBatchEncoder
 
 MARK = b'{"version":0,"brokerEpoch":446}'
 CONFIG = SegmentConfig(segment_bytes=4000, index_interval_bytes=300)

@@ -16,8 +16,8 @@ from typing import Final
 
 import numpy as np
 
-from spark_segmentlog.log.checkpoints import parse_offset_checkpoint
-from spark_segmentlog.record.header_table import HeaderTable, scan_headers
+from spark_segmentlog.log.formats.checkpoints import parse_offset_checkpoint
+from spark_segmentlog.record.read.header_table import HeaderTable, scan_headers
 
 WHOLE: Final = 1 << 62
 SHOWN_BYTES: Final = 1 << 16

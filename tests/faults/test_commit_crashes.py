@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_segmentlog.errors import CommitPendingError, StagingError
-from spark_segmentlog.log.commit import commit_staged_batches, writing
+from spark_segmentlog.log.write.commit import commit_staged_batches, writing
 from tests.faults.fault_layer import Disk, Faults, Killed
 from tests.faults.scenarios import (
     MARK,

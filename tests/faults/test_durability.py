@@ -12,16 +12,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_segmentlog.log import files
-from spark_segmentlog.log.commit import commit_staged_batches, writing
-from spark_segmentlog.log.compaction import CompactionConfig, compact
-from spark_segmentlog.log.file_names import TopicPartition
-from spark_segmentlog.log.local_log import open_log
-from spark_segmentlog.log.log_manager import LogManager
-from spark_segmentlog.log.recovery import recover, reindex
-from spark_segmentlog.log.retention import RetentionConfig, apply_retention
-from spark_segmentlog.log.segment import ScanOptions
-from spark_segmentlog.log.verification import verify
+from spark_segmentlog.log.io import files
+from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.log.partition.log_manager import LogManager
+from spark_segmentlog.log.segment.segment import ScanOptions
+from spark_segmentlog.log.upkeep.compaction import CompactionConfig, compact
+from spark_segmentlog.log.upkeep.recovery import recover, reindex
+from spark_segmentlog.log.upkeep.retention import RetentionConfig, apply_retention
+from spark_segmentlog.log.upkeep.verification import verify
+from spark_segmentlog.log.write.commit import commit_staged_batches, writing
+from spark_segmentlog.log.write.local_log import open_log
 from tests.faults.durability import RuleBrokenError, RuleKeeper
 from tests.faults.fault_layer import Disk, Faults, Killed
 from tests.faults.scenarios import (

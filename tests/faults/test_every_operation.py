@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from spark_segmentlog.errors import SegmentLogError
-from spark_segmentlog.log.verification import verify
+from spark_segmentlog.log.upkeep.verification import verify
 from tests.faults.fault_layer import SOURCES, Disk, Faults, Killed
 from tests.faults.scenarios import MARK, Rows
 from tests.faults.writing_paths import (

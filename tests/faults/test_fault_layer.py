@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_segmentlog.log import files
+from spark_segmentlog.log.io import files
+from spark_segmentlog.log.io.reading import LOCAL
 from tests.faults.fault_layer import FAILING, OPENING, Disk, Faults, Killed
 
 OLD, NEW = b"old" * 700, b"new" * 900
@@ -160,7 +161,7 @@ def test_an_error_comes_once_or_from_then_on_and_only_where_it_can(tmp_path: Pat
                 files.open_for_update(path, create=True)
             files.unlink(path, missing_ok=True)
             with suppress(OSError):
-                assert files.LOCAL.read_file(path) is None
+                assert LOCAL.read_file(path) is None
         assert faults.failed == failures
     assert "unlink" in FAILING
     assert "unlink" not in OPENING

@@ -24,9 +24,9 @@ import numpy as np
 import pytest
 
 from spark_segmentlog.errors import SegmentLogError
-from spark_segmentlog.record.compression import WHOLE_BLOCK_BYTES
-from spark_segmentlog.record.decoder import RecordDecoder
-from spark_segmentlog.record.header_table import find_next_batch, scan_headers
+from spark_segmentlog.record.codec.decompress import WHOLE_BLOCK_BYTES
+from spark_segmentlog.record.read.decoder import RecordDecoder
+from spark_segmentlog.record.read.header_table import find_next_batch, scan_headers
 from spark_segmentlog.testing.builder import (
     CODECS,
     RecordSpec,
@@ -186,7 +186,13 @@ def _run_atheris() -> None:
     import atheris
 
     # The Python side of the decoder is what coverage can see; kernels are seen by what they answer.
-    for name in ("decoder", "compression", "legacy", "batch", "header_table"):
+    for name in (
+        "read.decoder",
+        "codec.decompress",
+        "plain.legacy",
+        "plain.batch",
+        "read.header_table",
+    ):
         module = sys.modules[f"spark_segmentlog.record.{name}"]
         for attribute, value in list(vars(module).items()):
             if callable(value) and getattr(value, "__module__", "") == module.__name__:

@@ -23,8 +23,7 @@ from typing import Any
 import pytest
 
 from spark_segmentlog.errors import SegmentLogError
-from spark_segmentlog.log.commit import writing
-from spark_segmentlog.log.commit_journal import (
+from spark_segmentlog.log.directory.journal import (
     COMMIT_DIRECTORY_NAME,
     JOURNAL_FILE_NAME,
     VERSIONS_FILE_NAME,
@@ -32,9 +31,10 @@ from spark_segmentlog.log.commit_journal import (
     read_commit_state,
     read_versions,
 )
-from spark_segmentlog.log.file_names import STAGED_PREFIX, TopicPartition
-from spark_segmentlog.log.recovery import recover
-from spark_segmentlog.record.crc import crc32c
+from spark_segmentlog.log.names import STAGED_PREFIX, TopicPartition
+from spark_segmentlog.log.upkeep.recovery import recover
+from spark_segmentlog.log.write.commit import writing
+from spark_segmentlog.record.plain.crc import crc32c
 from tests.faults.fault_layer import Faults, Killed
 from tests.faults.scenarios import MARK, Scenario, Writing, stage
 from tests.faults.test_several_directories import to_first_format

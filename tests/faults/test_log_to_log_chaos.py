@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 import spark_segmentlog
-from spark_segmentlog.log.staging import list_staged
+from spark_segmentlog.log.write.staging import list_staged
 from tests.spark.stream_fixtures import GrowingLog, batch
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(7200)]

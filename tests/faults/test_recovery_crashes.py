@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from spark_segmentlog.log.local_log import open_log
-from spark_segmentlog.log.recovery import recover, reindex
-from spark_segmentlog.log.verification import verify
+from spark_segmentlog.log.upkeep.recovery import recover, reindex
+from spark_segmentlog.log.upkeep.verification import verify
+from spark_segmentlog.log.write.local_log import open_log
 from tests.faults.fault_layer import Disk, Faults, Killed
 from tests.faults.scenarios import MARK, read_indexes, read_rows
 

@@ -17,13 +17,13 @@ from pathlib import Path
 
 import pytest
 
-from spark_segmentlog.log import files
-from spark_segmentlog.log.compaction import CompactionConfig, compact
-from spark_segmentlog.log.log_manager import LogManager
-from spark_segmentlog.log.partition_log import PartitionLog
-from spark_segmentlog.log.retention import RetentionConfig, apply_retention
-from spark_segmentlog.log.segment import ScanOptions
-from spark_segmentlog.log.segment_tail import SegmentConfig
+from spark_segmentlog.log.io import files
+from spark_segmentlog.log.partition.log_manager import LogManager
+from spark_segmentlog.log.partition.partition_log import PartitionLog
+from spark_segmentlog.log.segment.growth import SegmentConfig
+from spark_segmentlog.log.segment.segment import ScanOptions
+from spark_segmentlog.log.upkeep.compaction import CompactionConfig, compact
+from spark_segmentlog.log.upkeep.retention import RetentionConfig, apply_retention
 from spark_segmentlog.testing.builder import (
     ABORT,
     COMMIT,

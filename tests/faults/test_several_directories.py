@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from spark_segmentlog.errors import RecoveryError
-from spark_segmentlog.log.commit import commit_staged_batches, writing
-from spark_segmentlog.log.commit_journal import (
+from spark_segmentlog.log.directory.journal import (
     COMMIT_DIRECTORY_NAME,
     CommitPhase,
     CopyStep,
@@ -23,9 +22,10 @@ from spark_segmentlog.log.commit_journal import (
     journal_path,
     read_commit_state,
 )
-from spark_segmentlog.log.file_names import TopicPartition
-from spark_segmentlog.log.recovery import recover
-from spark_segmentlog.log.staging import list_staged
+from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.log.upkeep.recovery import recover
+from spark_segmentlog.log.write.commit import commit_staged_batches, writing
+from spark_segmentlog.log.write.staging import list_staged
 from tests.faults.fault_layer import Faults, Killed
 from tests.faults.scenarios import (
     Scenario,

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from spark_segmentlog.log.commit import writing
+from spark_segmentlog.log.write.commit import writing
 from tests.faults.scenarios import MARK, assert_sound, make_scenario
 
 COMMIT_AND_DIE = """
 import os, pickle, signal, sys
-from spark_segmentlog.log import files
-from spark_segmentlog.log.commit import commit_staged_batches
+from spark_segmentlog.log.io import files
+from spark_segmentlog.log.write.commit import commit_staged_batches
 from tests.faults.fault_layer import OPERATIONS
 
 request = pickle.loads(sys.stdin.buffer.read())

@@ -18,16 +18,16 @@ import pyarrow as pa
 import pytest
 
 from spark_segmentlog.errors import CorruptRecordError
-from spark_segmentlog.log.commit import commit_staged_batches, writing
-from spark_segmentlog.log.compaction import CompactionConfig, compact
-from spark_segmentlog.log.file_names import TopicPartition
-from spark_segmentlog.log.local_log import open_log
-from spark_segmentlog.log.log_manager import LogManager
-from spark_segmentlog.log.partition_log import PartitionLog
-from spark_segmentlog.log.recovery import recover, reindex
-from spark_segmentlog.log.retention import RetentionConfig, apply_retention
-from spark_segmentlog.log.segment import ScanOptions
-from spark_segmentlog.log.segment_tail import SegmentConfig
+from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.log.partition.log_manager import LogManager
+from spark_segmentlog.log.partition.partition_log import PartitionLog
+from spark_segmentlog.log.segment.growth import SegmentConfig
+from spark_segmentlog.log.segment.segment import ScanOptions
+from spark_segmentlog.log.upkeep.compaction import CompactionConfig, compact
+from spark_segmentlog.log.upkeep.recovery import recover, reindex
+from spark_segmentlog.log.upkeep.retention import RetentionConfig, apply_retention
+from spark_segmentlog.log.write.commit import commit_staged_batches, writing
+from spark_segmentlog.log.write.local_log import open_log
 from tests.faults.fault_layer import Faults, Killed
 from tests.faults.scenarios import MARK, START_MS, Rows, Writing, read_rows, stage
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_segmentlog.log.compaction import CompactionConfig, CompactionReport, compact
-from spark_segmentlog.log.retention import RetentionConfig, apply_retention
-from spark_segmentlog.log.segment_tail import SegmentConfig
+from spark_segmentlog.log.segment.growth import SegmentConfig
+from spark_segmentlog.log.upkeep.compaction import CompactionConfig, CompactionReport, compact
+from spark_segmentlog.log.upkeep.retention import RetentionConfig, apply_retention
 from tests.faults.power_loss import Disk, PowerLoss
 from tests.interop.broker import Broker, ConsumedRecord
 from tests.interop.kafka_jars import KafkaJars

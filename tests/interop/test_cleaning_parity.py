@@ -21,20 +21,20 @@ from pathlib import Path
 import pytest
 
 from spark_segmentlog.errors import InvalidRecordError
-from spark_segmentlog.log.compaction import CompactionConfig, PartitionCompaction, compact
-from spark_segmentlog.log.file_names import TopicPartition
-from spark_segmentlog.log.header_walk import ReadBuffer
-from spark_segmentlog.log.log_manager import LogManager
-from spark_segmentlog.log.partition_log import PartitionLog
-from spark_segmentlog.log.retention import (
+from spark_segmentlog.log.formats.transaction_index import parse_transaction_index
+from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.log.partition.log_manager import LogManager
+from spark_segmentlog.log.partition.partition_log import PartitionLog
+from spark_segmentlog.log.segment.growth import SegmentConfig
+from spark_segmentlog.log.segment.walk import ReadBuffer
+from spark_segmentlog.log.upkeep.compaction import CompactionConfig, PartitionCompaction, compact
+from spark_segmentlog.log.upkeep.retention import (
     CleanupPolicy,
     PartitionRetention,
     RetentionConfig,
     apply_retention,
     largest_timestamp,
 )
-from spark_segmentlog.log.segment_tail import SegmentConfig
-from spark_segmentlog.log.transaction_index import parse_transaction_index
 from spark_segmentlog.testing.builder import LogBuilder, SegmentSpec, summarize_batch
 from tests.interop.kafka_jars import KafkaJars
 from tests.interop.kafka_log import KafkaLog

@@ -16,8 +16,8 @@ import pytest
 
 from spark_segmentlog import read_arrow
 from spark_segmentlog.log.findings import FindingKind
-from spark_segmentlog.log.recovery import recover
-from spark_segmentlog.log.verification import verify
+from spark_segmentlog.log.upkeep.recovery import recover
+from spark_segmentlog.log.upkeep.verification import verify
 from tests.broker_logs.broker_data import unpack
 from tests.faults.fault_oracle import unknowable
 from tests.faults.single_faults import Fault, FaultSource, Original, open_original

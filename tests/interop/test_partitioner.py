@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from spark_segmentlog.record.partitioner import NullKeyBalance, assign_partitions
+from spark_segmentlog.record.write.partitioner import NullKeyBalance, assign_partitions
 from tests.interop.broker import Broker
 
 pytestmark = pytest.mark.interop

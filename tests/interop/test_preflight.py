@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 from spark_segmentlog.log.findings import Finding, FindingKind
-from spark_segmentlog.log.local_log import open_log
-from spark_segmentlog.log.preflight import preflight
-from spark_segmentlog.log.recovery import RecoveryKind, recover
+from spark_segmentlog.log.upkeep.recovery import RecoveryKind, recover
+from spark_segmentlog.log.write.local_log import open_log
+from spark_segmentlog.log.write.preflight import preflight
 from tests.interop.broker import Broker, BrokerError
 from tests.interop.kafka_jars import KafkaJars
 from tests.interop.writing import draw_records, write_records

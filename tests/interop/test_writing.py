@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from spark_segmentlog.errors import CommitPendingError, LogLockedError, UnsafeTargetError
-from spark_segmentlog.log import commit
-from spark_segmentlog.log.segment_tail import SegmentConfig
+from spark_segmentlog.log.segment.growth import SegmentConfig
+from spark_segmentlog.log.write import commit
 from tests.interop.broker import Broker, BrokerError, ConsumedRecord, running_broker
 from tests.interop.kafka_jars import KafkaJars
 from tests.interop.rows import by_topic, read_rows

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from spark_segmentlog.log.commit import CommitRequest, CommitResult, commit_staged_batches
-from spark_segmentlog.log.file_names import TopicPartition
-from spark_segmentlog.log.segment_tail import SegmentConfig
-from spark_segmentlog.log.staging import StagingWriter, new_write_id
-from spark_segmentlog.log.targets import read_target_layout
-from spark_segmentlog.record.encoder import RecordBatchEncoder
+from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.log.segment.growth import SegmentConfig
+from spark_segmentlog.log.write.commit import CommitRequest, CommitResult, commit_staged_batches
+from spark_segmentlog.log.write.staging import StagingWriter, new_write_id
+from spark_segmentlog.log.write.targets import read_target_layout
+from spark_segmentlog.record.write.encoder import RecordBatchEncoder
 from tests.interop.broker import ConsumedRecord
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

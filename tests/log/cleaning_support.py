@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from spark_segmentlog.log.checkpoints import parse_offset_checkpoint
-from spark_segmentlog.log.file_names import TopicPartition, find_base_offset
-from spark_segmentlog.record._types import flat_bytes
-from spark_segmentlog.record.batch import RecordBatchHeader, iterate_records
-from spark_segmentlog.record.header_table import check_crcs, scan_headers
-from spark_segmentlog.record.legacy import iterate_messages
+from spark_segmentlog.log.formats.checkpoints import parse_offset_checkpoint
+from spark_segmentlog.log.names import TopicPartition, find_base_offset
+from spark_segmentlog.record.plain.batch import RecordBatchHeader, iterate_records
+from spark_segmentlog.record.plain.legacy import iterate_messages
+from spark_segmentlog.record.read.header_table import check_crcs, scan_headers
+from spark_segmentlog.record.types import flat_bytes
 from spark_segmentlog.testing.builder import (
     LogBuilder,
     RecordSpec,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spark_segmentlog.log.segment_files import replace_segments
+from spark_segmentlog.log.upkeep.swap import replace_segments
 from spark_segmentlog.testing.builder import (
     offset_index_bytes,
     segment_file_name,

@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_segmentlog.log.header_walk import CorruptRange
-from spark_segmentlog.log.log_manager import LogManager
-from spark_segmentlog.log.partition_log import PartitionLog
-from spark_segmentlog.log.segment import ScanOptions
-from spark_segmentlog.record.record_filter import RecordFilter
+from spark_segmentlog.log.partition.log_manager import LogManager
+from spark_segmentlog.log.partition.partition_log import PartitionLog
+from spark_segmentlog.log.segment.segment import ScanOptions
+from spark_segmentlog.log.segment.walk import CorruptRange
+from spark_segmentlog.record.read.record_filter import RecordFilter
 from spark_segmentlog.testing.builder import RecordSpec, v2_batch
 
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from spark_segmentlog.log import checkpoints
-from spark_segmentlog.log.checkpoints import LeaderEpoch, MetaProperties, PartitionMetadata
-from spark_segmentlog.log.file_names import TopicPartition
-from spark_segmentlog.log.files import LOCAL
+from spark_segmentlog.log.formats import checkpoints
+from spark_segmentlog.log.formats.checkpoints import LeaderEpoch, MetaProperties, PartitionMetadata
+from spark_segmentlog.log.io.reading import LOCAL
+from spark_segmentlog.log.names import TopicPartition
 
 
 def test_an_offset_checkpoint_reads_as_it_was_written():

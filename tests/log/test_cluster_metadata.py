@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from spark_segmentlog.errors import UnknownTopicOrPartitionError, UnsafeTargetError
-from spark_segmentlog.log import targets
-from spark_segmentlog.log.cluster_metadata import read_cluster_topics
-from spark_segmentlog.log.file_names import TopicPartition
-from spark_segmentlog.log.targets import make_log_directories, read_target_layout
+from spark_segmentlog.log.directory.cluster_metadata import read_cluster_topics
+from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.log.write import targets
+from spark_segmentlog.log.write.targets import make_log_directories, read_target_layout
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, control_batch, v2_batch
 from tests.broker_logs.broker_data import unpack
 

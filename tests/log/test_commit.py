@@ -21,20 +21,7 @@ from spark_segmentlog.errors import (
     UnknownTopicOrPartitionError,
     UnsafeTargetError,
 )
-from spark_segmentlog.log import files
-from spark_segmentlog.log.checkpoints import (
-    HIGH_WATERMARK_CHECKPOINT,
-    format_offset_checkpoint,
-    parse_leader_epochs,
-    parse_offset_checkpoint,
-)
-from spark_segmentlog.log.commit import (
-    CommitRequest,
-    commit_staged_batches,
-    discard_write,
-    writing,
-)
-from spark_segmentlog.log.commit_journal import (
+from spark_segmentlog.log.directory.journal import (
     AdoptStep,
     CommitPhase,
     CommitState,
@@ -45,13 +32,26 @@ from spark_segmentlog.log.commit_journal import (
     read_commit_state,
     read_versions,
 )
-from spark_segmentlog.log.commit_plan import PlacedExtent, plan_partition
-from spark_segmentlog.log.file_names import INTERNAL_TOPICS, OffsetRange, TopicPartition
-from spark_segmentlog.log.partition_tail import absent_partition_tail
-from spark_segmentlog.log.segment_tail import SegmentConfig
-from spark_segmentlog.log.staging import StagedExtent, list_staged
-from spark_segmentlog.log.targets import read_target_layout
-from spark_segmentlog.log.verification import verify
+from spark_segmentlog.log.formats.checkpoints import (
+    HIGH_WATERMARK_CHECKPOINT,
+    format_offset_checkpoint,
+    parse_leader_epochs,
+    parse_offset_checkpoint,
+)
+from spark_segmentlog.log.io import files
+from spark_segmentlog.log.names import INTERNAL_TOPICS, OffsetRange, TopicPartition
+from spark_segmentlog.log.segment.growth import SegmentConfig
+from spark_segmentlog.log.upkeep.verification import verify
+from spark_segmentlog.log.write.append_state import absent_partition_tail
+from spark_segmentlog.log.write.commit import (
+    CommitRequest,
+    commit_staged_batches,
+    discard_write,
+    writing,
+)
+from spark_segmentlog.log.write.plan import PlacedExtent, plan_partition
+from spark_segmentlog.log.write.staging import StagedExtent, list_staged
+from spark_segmentlog.log.write.targets import read_target_layout
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch
 from tests.broker_logs.broker_data import unpack
 from tests.faults.scenarios import MARK, START_MS, Writing, make_scenario, read_rows, stage

@@ -21,19 +21,19 @@ from spark_segmentlog.errors import (
     UnknownTopicOrPartitionError,
     UnsafeTargetError,
 )
-from spark_segmentlog.log import compaction
-from spark_segmentlog.log.compaction import (
+from spark_segmentlog.log.formats.transaction_index import parse_transaction_index
+from spark_segmentlog.log.names import INTERNAL_TOPICS
+from spark_segmentlog.log.partition.log_manager import LogManager
+from spark_segmentlog.log.segment.growth import SegmentConfig
+from spark_segmentlog.log.segment.segment import ScanOptions
+from spark_segmentlog.log.upkeep import compaction
+from spark_segmentlog.log.upkeep.compaction import (
     CompactionConfig,
     PartitionCompaction,
     compact,
     group_segments,
 )
-from spark_segmentlog.log.file_names import INTERNAL_TOPICS
-from spark_segmentlog.log.log_manager import LogManager
-from spark_segmentlog.log.segment import ScanOptions
-from spark_segmentlog.log.segment_files import SegmentFile
-from spark_segmentlog.log.segment_tail import SegmentConfig
-from spark_segmentlog.log.transaction_index import parse_transaction_index
+from spark_segmentlog.log.upkeep.swap import SegmentFile
 from spark_segmentlog.testing.builder import (
     ABORT,
     COMMIT,
@@ -765,7 +765,7 @@ def test_groups_never_span_more_offsets_than_an_index_can_say() -> None:
 
 
 def test_readers_are_told_that_the_listing_changed(tmp_path: Path) -> None:
-    from spark_segmentlog.log.commit_journal import read_commit_state
+    from spark_segmentlog.log.directory.journal import read_commit_state
 
     directory = build(tmp_path, [plain_batches([(b"a", b"1"), (b"a", b"2")]), active(2)])
     before = read_commit_state(str(tmp_path)).counter

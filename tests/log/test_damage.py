@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from spark_segmentlog import read_arrow
 from spark_segmentlog.errors import CorruptRecordError, DataLossError, InvalidBatchError
 from spark_segmentlog.log.findings import Finding, FindingKind
-from spark_segmentlog.log.log_manager import LogManager
-from spark_segmentlog.log.partition_log import PartitionLog
-from spark_segmentlog.log.recovery import recover
-from spark_segmentlog.log.verification import verify
-from spark_segmentlog.record.header_table import find_covering_entries
+from spark_segmentlog.log.partition.log_manager import LogManager
+from spark_segmentlog.log.partition.partition_log import PartitionLog
+from spark_segmentlog.log.upkeep.recovery import recover
+from spark_segmentlog.log.upkeep.verification import verify
+from spark_segmentlog.record.read.header_table import find_covering_entries
 from spark_segmentlog.testing.batches import legacy_message, legacy_message_set, legacy_wrapper
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, SegmentSpec, v2_batch
 from tests.log.reading import batch, timed

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from spark_segmentlog.errors import NotALogDirectoryError
-from spark_segmentlog.log.file_names import (
+from spark_segmentlog.log.names import (
     TopicPartition,
     find_base_offset,
     find_deleted_topic_partition,

@@ -12,10 +12,10 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from spark_segmentlog import read_arrow
 from spark_segmentlog.errors import LogPathNotFoundError, LogPermissionError
-from spark_segmentlog.log import files
-from spark_segmentlog.log.files import LOCAL, is_zero_from, resolve_storage
-from spark_segmentlog.log.log_manager import LogManager
-from spark_segmentlog.log.partition_log import scan_segments
+from spark_segmentlog.log.io.reading import LOCAL, is_zero_from
+from spark_segmentlog.log.io.remote import resolve_storage
+from spark_segmentlog.log.partition.log_manager import LogManager
+from spark_segmentlog.log.partition.partition_log import scan_segments
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, SegmentSpec, v2_batch
 from tests.log.reading import batch, column, offsets, scan_options
 
@@ -93,7 +93,7 @@ def test_a_file_that_may_not_be_read_says_so(tmp_path, monkeypatch):
     def refuse(path, flags):
         raise PermissionError(13, "Permission denied", path)
 
-    monkeypatch.setattr(files.os, "open", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     for read in (LOCAL.open_input, LOCAL.read_file, lambda path: LOCAL.read_start(path, 1)):
         with pytest.raises(LogPermissionError, match=r"no permission to read .*x"):
             read(str(tmp_path / "x"))

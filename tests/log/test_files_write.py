@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_segmentlog.log import files
-from spark_segmentlog.log.commit import commit_staged_batches
-from spark_segmentlog.log.file_names import TopicPartition
+from spark_segmentlog.log.io import files
+from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.log.write.commit import commit_staged_batches
 from tests.faults.scenarios import Writing, assert_sound, read_rows, stage
 
 

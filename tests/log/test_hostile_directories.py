@@ -15,22 +15,22 @@ import pytest
 
 from spark_segmentlog import read_arrow
 from spark_segmentlog.errors import SegmentLogError
-from spark_segmentlog.log import files
-from spark_segmentlog.log.commit import commit_staged_batches
-from spark_segmentlog.log.commit_journal import (
+from spark_segmentlog.log.directory.journal import (
     VERSIONS_FILE_NAME,
     Journal,
     journal_path,
     read_commit_state,
     read_versions,
 )
-from spark_segmentlog.log.file_names import TopicPartition
-from spark_segmentlog.log.local_log import open_log
-from spark_segmentlog.log.partition_tail import TAIL_FILE_NAME
-from spark_segmentlog.log.preflight import preflight
-from spark_segmentlog.log.recovery import recover
-from spark_segmentlog.log.verification import verify
-from spark_segmentlog.record.crc import crc32c
+from spark_segmentlog.log.io.reading import LOCAL
+from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.log.upkeep.recovery import recover
+from spark_segmentlog.log.upkeep.verification import verify
+from spark_segmentlog.log.write.append_state import TAIL_FILE_NAME
+from spark_segmentlog.log.write.commit import commit_staged_batches
+from spark_segmentlog.log.write.local_log import open_log
+from spark_segmentlog.log.write.preflight import preflight
+from spark_segmentlog.record.plain.crc import crc32c
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch
 from tests.faults.fault_layer import Faults, Killed
 from tests.faults.scenarios import Scenario, Writing, make_scenario, stage
@@ -218,7 +218,7 @@ def test_a_pipe_in_the_place_of_a_file_blocks_nobody(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / VERSIONS_FILE_NAME)
     with pytest.raises(SegmentLogError, match="no plain file"):
         read_versions(str(tmp_path))
-    assert files.LOCAL.exists(str(tmp_path))
+    assert LOCAL.exists(str(tmp_path))
 
 
 SMALL_FILES = (

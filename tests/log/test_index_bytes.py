@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from spark_segmentlog.log.commit import commit_staged_batches
-from spark_segmentlog.log.file_names import TopicPartition
-from spark_segmentlog.log.local_log import open_log
-from spark_segmentlog.log.recovery import reindex
-from spark_segmentlog.log.segment_tail import SegmentConfig
+from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.log.segment.growth import SegmentConfig
+from spark_segmentlog.log.upkeep.recovery import reindex
+from spark_segmentlog.log.write.commit import commit_staged_batches
+from spark_segmentlog.log.write.local_log import open_log
 from spark_segmentlog.testing.builder import (
     LogBuilder,
     RecordSpec,

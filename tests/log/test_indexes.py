@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spark_segmentlog.log.files import LOCAL, LogFile
-from spark_segmentlog.log.offset_index import OffsetIndex
-from spark_segmentlog.log.time_index import TimeEntry, TimeIndex, read_largest_timestamp
+from spark_segmentlog.log.formats.offset_index import OffsetIndex
+from spark_segmentlog.log.formats.time_index import TimeEntry, TimeIndex, read_largest_timestamp
+from spark_segmentlog.log.io.reading import LOCAL, LogFile
 
 BASE = 1000
 

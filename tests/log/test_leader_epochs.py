@@ -8,12 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from spark_segmentlog.log.checkpoints import LeaderEpoch, parse_leader_epochs
-from spark_segmentlog.log.commit import commit_staged_batches
-from spark_segmentlog.log.file_names import TopicPartition
-from spark_segmentlog.log.leader_epochs import load_leader_epochs
-from spark_segmentlog.log.local_log import open_log
-from spark_segmentlog.log.log_manager import LogManager
+from spark_segmentlog.log.formats.checkpoints import LeaderEpoch, parse_leader_epochs
+from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.log.partition.log_manager import LogManager
+from spark_segmentlog.log.segment.leader_epochs import load_leader_epochs
+from spark_segmentlog.log.write.commit import commit_staged_batches
+from spark_segmentlog.log.write.local_log import open_log
 from spark_segmentlog.testing.batches import legacy_message
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch
 from tests.faults.scenarios import Writing, stage

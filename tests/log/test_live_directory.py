@@ -9,9 +9,9 @@ import pytest
 
 from spark_segmentlog import read_arrow
 from spark_segmentlog.errors import DataLossError, SegmentLogError
-from spark_segmentlog.log import verification
 from spark_segmentlog.log.findings import FindingKind
-from spark_segmentlog.log.partition_log import LostRange, PartitionLog, scan_segments
+from spark_segmentlog.log.partition.partition_log import LostRange, PartitionLog, scan_segments
+from spark_segmentlog.log.upkeep import verification
 from spark_segmentlog.testing.builder import LogBuilder, SegmentSpec, segment_file_name
 from tests.log.reading import batch, column, offsets, open_one, scan_options
 

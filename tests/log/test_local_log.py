@@ -25,13 +25,13 @@ from spark_segmentlog.errors import (
     UnknownTopicOrPartitionError,
     UnsafeTargetError,
 )
-from spark_segmentlog.log import files
-from spark_segmentlog.log.file_names import INTERNAL_TOPICS, OffsetRange, TopicPartition
-from spark_segmentlog.log.local_log import open_log
-from spark_segmentlog.log.log_manager import LogManager
-from spark_segmentlog.log.partition_tail import TAIL_FILE_NAME
-from spark_segmentlog.log.verification import verify
-from spark_segmentlog.record.partitioner import partition_for_key
+from spark_segmentlog.log.io import files
+from spark_segmentlog.log.names import INTERNAL_TOPICS, OffsetRange, TopicPartition
+from spark_segmentlog.log.partition.log_manager import LogManager
+from spark_segmentlog.log.upkeep.verification import verify
+from spark_segmentlog.log.write.append_state import TAIL_FILE_NAME
+from spark_segmentlog.log.write.local_log import open_log
+from spark_segmentlog.record.write.partitioner import partition_for_key
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, SegmentSpec, v2_batch
 from tests.broker_logs.broker_data import unpack
 from tests.faults.fault_layer import Faults
@@ -119,7 +119,7 @@ def test_segments_roll_and_their_indexes_equal_rebuilt_ones(directory: str) -> N
     assert len(logs) > 5
     assert max(path.stat().st_size for path in logs) <= 2000
     assert list(verify(directory)) == []
-    from spark_segmentlog.log.recovery import reindex
+    from spark_segmentlog.log.upkeep.recovery import reindex
 
     before = read_indexes([directory])
     reindex(directory, index_interval_bytes=200)

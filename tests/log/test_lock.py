@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from spark_segmentlog.errors import LogLockedError, LogPathNotFoundError
-from spark_segmentlog.log import lock
-from spark_segmentlog.log.lock import BROKER_LOCK_FILE_NAME, WRITER_LOCK_FILE_NAME, locked
+from spark_segmentlog.log.io import lock
+from spark_segmentlog.log.io.lock import BROKER_LOCK_FILE_NAME, WRITER_LOCK_FILE_NAME, locked
 
 HOLD_AS_BROKER = """
 import fcntl, os, sys, time
@@ -31,7 +31,7 @@ sys.stdin.read()
 """
 HOLD_AS_WRITER = """
 import sys
-from spark_segmentlog.log.lock import locked
+from spark_segmentlog.log.io.lock import locked
 with locked([sys.argv[1]]):
     print("held", flush=True)
     sys.stdin.read()

@@ -21,17 +21,15 @@ from spark_segmentlog.errors import (
     SegmentLogError,
     UnknownTopicOrPartitionError,
 )
-from spark_segmentlog.log import file_signature, log_directory, log_manager
-from spark_segmentlog.log.commit_journal import CommitState
-from spark_segmentlog.log.file_names import TopicPartition
-from spark_segmentlog.log.files import LOCAL, Storage
-from spark_segmentlog.log.log_manager import LogManager, divergence_offset
-from spark_segmentlog.log.partition_listing import (
-    STRICT_LISTINGS,
-    PartitionListing,
-    list_partition,
-)
-from spark_segmentlog.log.partition_log import PartitionLog
+from spark_segmentlog.log.directory import state as log_directory
+from spark_segmentlog.log.directory.journal import CommitState
+from spark_segmentlog.log.directory.listing import STRICT_LISTINGS, PartitionListing, list_partition
+from spark_segmentlog.log.io import signature as file_signature
+from spark_segmentlog.log.io.reading import LOCAL, Storage
+from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.log.partition import log_manager
+from spark_segmentlog.log.partition.log_manager import LogManager, divergence_offset
+from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.testing.builder import LogBuilder, SegmentSpec, segment_file_name
 from tests.log.reading import batch, offsets, open_one
 

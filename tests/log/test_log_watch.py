@@ -20,8 +20,8 @@ from spark_segmentlog.errors import (
     LogPathNotFoundError,
     SegmentLogError,
 )
-from spark_segmentlog.log import log_directory, log_watch
-from spark_segmentlog.log.commit_journal import (
+from spark_segmentlog.log.directory import state as log_directory
+from spark_segmentlog.log.directory.journal import (
     VERSIONS_FILE_NAME,
     CommitPhase,
     CommitState,
@@ -31,10 +31,11 @@ from spark_segmentlog.log.commit_journal import (
     Versions,
     journal_path,
 )
-from spark_segmentlog.log.file_names import TopicPartition
-from spark_segmentlog.log.header_walk import FIRST_READ_BYTES
-from spark_segmentlog.log.log_manager import LogManager
-from spark_segmentlog.log.log_watch import LogWatch, WatchedPartitionLog
+from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.log.partition import log_watch
+from spark_segmentlog.log.partition.log_manager import LogManager
+from spark_segmentlog.log.partition.log_watch import LogWatch, WatchedPartitionLog
+from spark_segmentlog.log.segment.walk import FIRST_READ_BYTES
 from spark_segmentlog.testing.builder import (
     ABORT,
     ATTRIBUTE_TRANSACTIONAL,

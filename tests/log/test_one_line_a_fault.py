@@ -10,7 +10,7 @@ import pytest
 from spark_segmentlog import read_arrow
 from spark_segmentlog.errors import DataLossError, InvalidBatchError
 from spark_segmentlog.log.findings import Finding, FindingKind
-from spark_segmentlog.log.verification import verify
+from spark_segmentlog.log.upkeep.verification import verify
 from spark_segmentlog.testing.builder import LogBuilder, SegmentSpec
 from tests.log.reading import batch, offsets, open_one, timed
 

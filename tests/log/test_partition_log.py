@@ -10,8 +10,8 @@ import weakref
 import pytest
 
 from spark_segmentlog.errors import CrcMismatchError, OffsetOutOfRangeError
-from spark_segmentlog.log import segment as segment_module
-from spark_segmentlog.log.partition_log import PartitionLog
+from spark_segmentlog.log.partition.partition_log import PartitionLog
+from spark_segmentlog.log.segment import segment as segment_module
 from spark_segmentlog.testing.builder import (
     LogBuilder,
     RecordSpec,

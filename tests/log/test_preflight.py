@@ -12,16 +12,16 @@ import pyarrow as pa
 import pytest
 
 from spark_segmentlog.errors import PreflightError, UnsafeTargetError
-from spark_segmentlog.log import files
-from spark_segmentlog.log.commit import commit_staged_batches
-from spark_segmentlog.log.file_names import TopicPartition
 from spark_segmentlog.log.findings import Finding, FindingKind, Severity
-from spark_segmentlog.log.local_log import open_log
-from spark_segmentlog.log.log_manager import LogManager
-from spark_segmentlog.log.preflight import preflight
-from spark_segmentlog.log.recovery import RecoveryKind, recover
-from spark_segmentlog.log.retention import RetentionConfig, apply_retention
-from spark_segmentlog.log.verification import verify
+from spark_segmentlog.log.io.reading import LOCAL
+from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.log.partition.log_manager import LogManager
+from spark_segmentlog.log.upkeep.recovery import RecoveryKind, recover
+from spark_segmentlog.log.upkeep.retention import RetentionConfig, apply_retention
+from spark_segmentlog.log.upkeep.verification import verify
+from spark_segmentlog.log.write.commit import commit_staged_batches
+from spark_segmentlog.log.write.local_log import open_log
+from spark_segmentlog.log.write.preflight import preflight
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, SegmentSpec, v2_batch
 from tests.cli.running import objects, run
 from tests.faults.scenarios import Writing, read_rows, stage
@@ -431,13 +431,13 @@ def test_closed_segments_are_read_once(tmp_path: Path, monkeypatch: pytest.Monke
     path = crashed(tmp_path / "d0", cut_bytes=0)
     append(path)
     opened: list[str] = []
-    real = type(files.LOCAL).open_input
+    real = type(LOCAL).open_input
 
     def note(storage: object, name: str) -> object:
         opened.append(name)
-        return real(files.LOCAL, name)
+        return real(LOCAL, name)
 
-    monkeypatch.setattr(type(files.LOCAL), "open_input", note)
+    monkeypatch.setattr(type(LOCAL), "open_input", note)
     commit(path)
     assert [name for name in opened if "0000.log" in name or "0003.log" in name] == []
 

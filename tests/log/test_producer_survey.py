@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from spark_segmentlog.errors import CrcMismatchError, InvalidBatchError
-from spark_segmentlog.log.producer_snapshot import parse_producer_snapshot
-from spark_segmentlog.log.producer_survey import ProducerSurvey, survey_producers
-from spark_segmentlog.log.segment import Segment
-from spark_segmentlog.log.segment_files import list_segment_files
-from spark_segmentlog.log.transaction_index import AbortedTransaction
+from spark_segmentlog.log.formats.producer_snapshot import parse_producer_snapshot
+from spark_segmentlog.log.formats.transaction_index import AbortedTransaction
+from spark_segmentlog.log.segment.segment import Segment
+from spark_segmentlog.log.transactions.producer_survey import ProducerSurvey, survey_producers
+from spark_segmentlog.log.upkeep.swap import list_segment_files
 from spark_segmentlog.testing.builder import (
     ABORT,
     COMMIT,

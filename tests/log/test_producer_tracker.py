@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_segmentlog.errors import CorruptRecordError
-from spark_segmentlog.log.header_walk import Piece
-from spark_segmentlog.log.producer_snapshot import ProducerState
-from spark_segmentlog.log.producer_tracker import (
+from spark_segmentlog.log.formats.producer_snapshot import ProducerState
+from spark_segmentlog.log.segment.walk import Piece
+from spark_segmentlog.log.transactions.producer_tracker import (
     ABORT,
     COMMIT,
     Marker,
     ProducerTracker,
     Transaction,
 )
-from spark_segmentlog.record.header_table import scan_headers
+from spark_segmentlog.record.read.header_table import scan_headers
 from spark_segmentlog.testing.builder import RecordSpec, control_batch, v2_batch
 
 MAX_ENTRIES = 40

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from spark_segmentlog.errors import CrcMismatchError, InvalidBatchError
-from spark_segmentlog.log.header_walk import FIRST_READ_BYTES, READ_BUFFER_BYTES
-from spark_segmentlog.log.partition_log import PartitionLog
-from spark_segmentlog.log.segment import ScanOptions
-from spark_segmentlog.record.record_filter import RecordFilter
+from spark_segmentlog.log.partition.partition_log import PartitionLog
+from spark_segmentlog.log.segment.segment import ScanOptions
+from spark_segmentlog.log.segment.walk import FIRST_READ_BYTES, READ_BUFFER_BYTES
+from spark_segmentlog.record.read.record_filter import RecordFilter
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch
 
 VALUE = bytes(range(256)) * 40

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from spark_segmentlog.errors import CommitPendingError
-from spark_segmentlog.log import files
-from spark_segmentlog.log.file_names import TopicPartition
-from spark_segmentlog.log.recovery import RecoveryAction, RecoveryKind, recover, reindex
-from spark_segmentlog.log.verification import FindingKind, verify
+from spark_segmentlog.log.io import files
+from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.log.upkeep.recovery import RecoveryAction, RecoveryKind, recover, reindex
+from spark_segmentlog.log.upkeep.verification import FindingKind, verify
 from spark_segmentlog.testing.builder import (
     LogBuilder,
     RecordSpec,

@@ -17,12 +17,12 @@ from spark_segmentlog.errors import (
     UnknownTopicOrPartitionError,
     UnsafeTargetError,
 )
-from spark_segmentlog.log.compaction import CompactionConfig, compact
-from spark_segmentlog.log.file_names import INTERNAL_TOPICS
-from spark_segmentlog.log.lock import locked
-from spark_segmentlog.log.log_manager import LogManager
-from spark_segmentlog.log.producer_snapshot import parse_producer_snapshot
-from spark_segmentlog.log.retention import (
+from spark_segmentlog.log.formats.producer_snapshot import parse_producer_snapshot
+from spark_segmentlog.log.io.lock import locked
+from spark_segmentlog.log.names import INTERNAL_TOPICS
+from spark_segmentlog.log.partition.log_manager import LogManager
+from spark_segmentlog.log.upkeep.compaction import CompactionConfig, compact
+from spark_segmentlog.log.upkeep.retention import (
     CleanupPolicy,
     PartitionRetention,
     Reason,

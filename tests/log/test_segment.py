@@ -8,9 +8,9 @@ import struct
 import pytest
 
 from spark_segmentlog.errors import CorruptRecordError, CrcMismatchError, InvalidBatchError
-from spark_segmentlog.log.header_walk import ReadBuffer
-from spark_segmentlog.log.partition_log import PartitionLog
-from spark_segmentlog.log.segment import ScanOptions, SegmentScanner
+from spark_segmentlog.log.partition.partition_log import PartitionLog
+from spark_segmentlog.log.segment.segment import ScanOptions, SegmentScanner
+from spark_segmentlog.log.segment.walk import ReadBuffer
 from spark_segmentlog.testing.builder import (
     LogBuilder,
     RecordSpec,

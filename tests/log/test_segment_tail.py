@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_segmentlog.log.segment_tail import (
+from spark_segmentlog.log.segment.growth import (
     MAX_RELATIVE_OFFSET,
     BatchExtents,
     SegmentConfig,

@@ -11,11 +11,10 @@ import pyarrow as pa
 import pytest
 
 from spark_segmentlog.errors import InvalidRowError, RecordTooLargeError
-from spark_segmentlog.log import files
-from spark_segmentlog.log.file_names import TopicPartition
-from spark_segmentlog.log.segment_tail import SegmentConfig
-from spark_segmentlog.log.staged_files import header_checksum_of
-from spark_segmentlog.log.staging import (
+from spark_segmentlog.log.io import files
+from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.log.segment.growth import SegmentConfig
+from spark_segmentlog.log.write.staging import (
     StagedWrite,
     StagingWriter,
     discard_staged,
@@ -23,7 +22,8 @@ from spark_segmentlog.log.staging import (
     new_write_id,
     sweep_staged,
 )
-from spark_segmentlog.record.encoder import RecordBatchEncoder
+from spark_segmentlog.log.write.stamping import header_checksum_of
+from spark_segmentlog.record.write.encoder import RecordBatchEncoder
 
 DAY_SECONDS = 24 * 60 * 60
 
@@ -213,7 +213,7 @@ def test_all_is_synced_before_the_report(tmp_path: Path, monkeypatch: pytest.Mon
 def test_many_open_files_are_closed_in_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_segmentlog.log.staging.MAX_OPEN_FILES", 2)
+    monkeypatch.setattr("spark_segmentlog.log.write.staging.MAX_OPEN_FILES", 2)
     config = SegmentConfig(segment_bytes=2000)
     staged = stage_partitions(tmp_path, 5, 200, config=config, buffer_bytes=4000)
     assert sum(count for _, count, _ in extents_of(staged)) == 200

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_segmentlog.log.file_names import TopicPartition
-from spark_segmentlog.log.local_log import open_log
-from spark_segmentlog.log.log_manager import LogManager
+from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.log.partition.log_manager import LogManager
+from spark_segmentlog.log.write.local_log import open_log
 from spark_segmentlog.testing.builder import (
     LogBuilder,
     RecordSpec,

@@ -4,12 +4,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_segmentlog.log.producer_snapshot import (
+from spark_segmentlog.log.formats.producer_snapshot import (
     ProducerState,
     format_producer_snapshot,
     parse_producer_snapshot,
 )
-from spark_segmentlog.log.transaction_index import (
+from spark_segmentlog.log.formats.transaction_index import (
     AbortedTransaction,
     AbortedTransactions,
     format_transaction_index,

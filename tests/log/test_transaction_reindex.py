@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from spark_segmentlog.log.partition_log import PartitionLog
-from spark_segmentlog.log.producer_snapshot import parse_producer_snapshot
-from spark_segmentlog.log.recovery import RecoveryAction, recover, reindex
-from spark_segmentlog.log.transaction_index import AbortedTransaction, parse_transaction_index
+from spark_segmentlog.log.formats.producer_snapshot import parse_producer_snapshot
+from spark_segmentlog.log.formats.transaction_index import (
+    AbortedTransaction,
+    parse_transaction_index,
+)
+from spark_segmentlog.log.partition.partition_log import PartitionLog
+from spark_segmentlog.log.upkeep.recovery import RecoveryAction, recover, reindex
 from spark_segmentlog.testing.builder import (
     ABORT,
     COMMIT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_segmentlog.errors import CorruptRecordError, CrcMismatchError, InvalidRecordError
-from spark_segmentlog.log.partition_log import PartitionLog, scan_segments
+from spark_segmentlog.log.partition.partition_log import PartitionLog, scan_segments
 from spark_segmentlog.testing.builder import (
     ABORT,
     COMMIT,

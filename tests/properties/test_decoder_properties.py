@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_segmentlog.record.header_table import check_crcs, find_next_batch, scan_headers
 from spark_segmentlog.record.layout import LOG_PREFIX, MIN_MESSAGE_SIZE_V0
-from spark_segmentlog.record.record_filter import RecordFilter
+from spark_segmentlog.record.read.header_table import check_crcs, find_next_batch, scan_headers
+from spark_segmentlog.record.read.record_filter import RecordFilter
 from spark_segmentlog.testing.builder import (
     CODECS,
     RecordSpec,

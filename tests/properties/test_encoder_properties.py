@@ -7,14 +7,14 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_segmentlog.record.arrow_columns import binary_column
-from spark_segmentlog.record.encoder import RecordBatchEncoder, assign_offsets
-from spark_segmentlog.record.partitioner import (
+from spark_segmentlog.record.plain.encode import encode_plainly
+from spark_segmentlog.record.write.arrow_columns import binary_column
+from spark_segmentlog.record.write.encoder import RecordBatchEncoder, assign_offsets
+from spark_segmentlog.record.write.partitioner import (
     NullKeyBalance,
     assign_key_partitions_plainly,
     assign_partitions,
 )
-from spark_segmentlog.record.plain_encoder import encode_plainly
 from spark_segmentlog.testing.builder import RecordSpec, v2_batch
 from spark_segmentlog.testing.strategies import nullable_binary, record_specs
 from tests.record.encoding import (

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_segmentlog.log.log_watch import LogWatch
-from spark_segmentlog.log.partition_log import scan_segments
-from spark_segmentlog.log.recovery import recover
-from spark_segmentlog.log.verification import verify
+from spark_segmentlog.log.partition.log_watch import LogWatch
+from spark_segmentlog.log.partition.partition_log import scan_segments
+from spark_segmentlog.log.upkeep.recovery import recover
+from spark_segmentlog.log.upkeep.verification import verify
 from spark_segmentlog.query.options import parse_read_options
 from spark_segmentlog.query.read_plan import ReadRequest, plan_splits, read_split
 from spark_segmentlog.query.schema import default_schema, shape_rows

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_segmentlog.log.commit import CommitRequest, commit_staged_batches
-from spark_segmentlog.log.file_names import TopicPartition
-from spark_segmentlog.log.local_log import open_log
-from spark_segmentlog.log.segment_tail import SegmentConfig
-from spark_segmentlog.log.staging import StagedWrite, StagingWriter, new_write_id
-from spark_segmentlog.log.targets import read_target_layout
-from spark_segmentlog.log.verification import verify
-from spark_segmentlog.record.encoder import RecordBatchEncoder
+from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.log.segment.growth import SegmentConfig
+from spark_segmentlog.log.upkeep.verification import verify
+from spark_segmentlog.log.write.commit import CommitRequest, commit_staged_batches
+from spark_segmentlog.log.write.local_log import open_log
+from spark_segmentlog.log.write.staging import StagedWrite, StagingWriter, new_write_id
+from spark_segmentlog.log.write.targets import read_target_layout
+from spark_segmentlog.record.write.encoder import RecordBatchEncoder
 from tests.faults.scenarios import read_rows
 
 PARTITIONS = 3

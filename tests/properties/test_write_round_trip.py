@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_segmentlog import read_arrow
-from spark_segmentlog.log.verification import verify
-from spark_segmentlog.record.partitioner import partition_for_key
+from spark_segmentlog.log.upkeep.verification import verify
+from spark_segmentlog.record.write.partitioner import partition_for_key
 from spark_segmentlog.testing.batches import RecordSpec
 from spark_segmentlog.testing.strategies import record_specs
 from tests.spark.write_fixtures import HEADERS, TIMESTAMP, Sink

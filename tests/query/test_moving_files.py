@@ -11,7 +11,7 @@ import pytest
 
 from spark_segmentlog import read_arrow
 from spark_segmentlog.errors import DataLossError, EmptyLogDirectoryError
-from spark_segmentlog.log.commit_journal import COMMIT_DIRECTORY_NAME
+from spark_segmentlog.log.directory.journal import COMMIT_DIRECTORY_NAME
 from spark_segmentlog.testing.builder import LogBuilder, SegmentSpec, segment_file_name
 from tests.cli.running import batches, objects
 from tests.log.moving import delete, merge, when_touched

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from spark_segmentlog.errors import DataLossError, OptionValueError
-from spark_segmentlog.log.file_names import OffsetRange, TopicPartition
+from spark_segmentlog.log.names import OffsetRange, TopicPartition
 from spark_segmentlog.query.offsets import (
     EARLIEST,
     LATEST,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spark_segmentlog.errors import OptionValueError, UnknownOptionError
-from spark_segmentlog.log.file_names import TopicPartition
+from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.query.offsets import (
     EarliestOffsets,
     GlobalTimestamp,

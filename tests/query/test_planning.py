@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_segmentlog.errors import UnknownTopicOrPartitionError
-from spark_segmentlog.log.file_names import MAX_OFFSET, OffsetRange, TopicPartition
+from spark_segmentlog.log.names import MAX_OFFSET, OffsetRange, TopicPartition
 from spark_segmentlog.query.options import TopicSelection
 from spark_segmentlog.query.planning import (
     Piece,

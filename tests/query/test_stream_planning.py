@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_segmentlog.log.file_names import OffsetRange, TopicPartition
+from spark_segmentlog.log.names import OffsetRange, TopicPartition
 from spark_segmentlog.query.stream_planning import (
     ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO,
     COULD_NOT_READ_OFFSET_RANGE,

@@ -17,13 +17,14 @@ from spark_segmentlog.errors import (
     MalformedTimestampError,
     SegmentLogError,
 )
-from spark_segmentlog.record import block_stream, kernels
-from spark_segmentlog.record.batch import Record, iterate_records
-from spark_segmentlog.record.compression import DecompressionBuffer
-from spark_segmentlog.record.decoder import RecordDecoder
-from spark_segmentlog.record.header_table import HeaderTable, StopReason, scan_headers
+from spark_segmentlog.record.codec import block_stream
+from spark_segmentlog.record.codec.decompress import DecompressionBuffer
+from spark_segmentlog.record.kernels import decode as kernels
 from spark_segmentlog.record.layout import MAGIC_OFFSET, MAGIC_V2
-from spark_segmentlog.record.legacy import iterate_messages
+from spark_segmentlog.record.plain.batch import Record, iterate_records
+from spark_segmentlog.record.plain.legacy import iterate_messages
+from spark_segmentlog.record.read.decoder import RecordDecoder
+from spark_segmentlog.record.read.header_table import HeaderTable, StopReason, scan_headers
 
 ALL_COLUMNS = (
     "key",

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 from aiokafka.record.memory_records import MemoryRecords
 
-from spark_segmentlog.record.batch import Record, RecordHeader
-from spark_segmentlog.record.decoder import RecordDecoder
-from spark_segmentlog.record.encoder import EncodedBatches
-from spark_segmentlog.record.header_table import check_crcs, scan_headers
 from spark_segmentlog.record.layout import TimestampType
+from spark_segmentlog.record.plain.batch import Record, RecordHeader
+from spark_segmentlog.record.read.decoder import RecordDecoder
+from spark_segmentlog.record.read.header_table import check_crcs, scan_headers
+from spark_segmentlog.record.write.encoder import EncodedBatches
 from spark_segmentlog.testing.builder import RecordSpec
 
 with warnings.catch_warnings():

@@ -15,7 +15,7 @@ from spark_segmentlog.errors import (
     InvalidBatchError,
     InvalidRecordError,
 )
-from spark_segmentlog.record.batch import iterate_records, parse_record_batch_header
+from spark_segmentlog.record.plain.batch import iterate_records, parse_record_batch_header
 from spark_segmentlog.testing.builder import RecordSpec, v2_batch, v2_record, varint
 from tests.record.decoding import (
     outcomes_of_decoder,

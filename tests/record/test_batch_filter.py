@@ -10,19 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_segmentlog.errors import DecompressedSizeError, InvalidRecordError
-from spark_segmentlog.record import filter_kernels as kernels
-from spark_segmentlog.record._types import flat_bytes
-from spark_segmentlog.record.batch import RecordBatchHeader, iterate_records
-from spark_segmentlog.record.batch_filter import (
+from spark_segmentlog.record.compact.batch_rebuild import (
     BatchRecords,
     convert_messages,
     empty_batch,
     rebuild_batch,
     split_batches,
 )
-from spark_segmentlog.record.header_table import scan_headers
+from spark_segmentlog.record.kernels import filter as kernels
 from spark_segmentlog.record.layout import TimestampType
-from spark_segmentlog.record.legacy import iterate_messages
+from spark_segmentlog.record.plain.batch import RecordBatchHeader, iterate_records
+from spark_segmentlog.record.plain.legacy import iterate_messages
+from spark_segmentlog.record.read.header_table import scan_headers
+from spark_segmentlog.record.types import flat_bytes
 from spark_segmentlog.testing.builder import (
     ATTRIBUTE_DELETE_HORIZON,
     ATTRIBUTE_TRANSACTIONAL,

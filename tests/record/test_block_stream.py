@@ -12,15 +12,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spark_segmentlog.record import block_stream, codec_kernels
-from spark_segmentlog.record.block_stream import (
+from spark_segmentlog.record.codec import block_stream, codec_kernels
+from spark_segmentlog.record.codec.block_stream import (
     CERTAIN_BYTES,
     NO_LIMIT,
     BlockWindow,
     decompress,
     open_block,
 )
-from spark_segmentlog.record.compression import (
+from spark_segmentlog.record.codec.decompress import (
     WHOLE_BLOCK_BYTES,
     BlockError,
     BlockTooLargeError,

@@ -11,9 +11,9 @@ import cramjam
 import pytest
 
 from spark_segmentlog.errors import DecompressedSizeError, DecompressionError
-from spark_segmentlog.record import compression
-from spark_segmentlog.record.block_stream import NO_LIMIT, decompress
-from spark_segmentlog.record.compression import (
+from spark_segmentlog.record.codec import decompress as compression
+from spark_segmentlog.record.codec.block_stream import NO_LIMIT, decompress
+from spark_segmentlog.record.codec.decompress import (
     BlockError,
     BlockTooLargeError,
     DecompressionBuffer,
@@ -21,7 +21,7 @@ from spark_segmentlog.record.compression import (
     decompress_into,
 )
 from spark_segmentlog.record.layout import MAGIC_V0, MAGIC_V1, MAGIC_V2, Codec
-from spark_segmentlog.record.varint import VarintError, read_varint
+from spark_segmentlog.record.plain.varint import VarintError, read_varint
 from spark_segmentlog.testing.builder import (
     CODECS,
     RecordSpec,

@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from spark_segmentlog.record.batch import iterate_records
-from spark_segmentlog.record.control import ControlRecordType, parse_control_record
+from spark_segmentlog.record.plain.batch import iterate_records
+from spark_segmentlog.record.plain.control import ControlRecordType, parse_control_record
 from spark_segmentlog.testing.builder import (
     ABORT,
     COMMIT,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_segmentlog.record import kernels
-from spark_segmentlog.record.crc import crc32, crc32c
+from spark_segmentlog.record.kernels import decode as kernels
+from spark_segmentlog.record.plain.crc import crc32, crc32c
 
 CHECK = b"123456789"
 

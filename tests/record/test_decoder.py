@@ -23,15 +23,15 @@ from pyspark.sql.types import (
 )
 
 from spark_segmentlog.errors import CrcMismatchError, InvalidRecordError, MalformedTimestampError
-from spark_segmentlog.record import kernels
-from spark_segmentlog.record.header_table import (
+from spark_segmentlog.record.kernels import decode as kernels
+from spark_segmentlog.record.read.header_table import (
     HeaderTable,
     StopReason,
     check_crcs,
     find_next_batch,
     scan_headers,
 )
-from spark_segmentlog.record.record_filter import RecordFilter
+from spark_segmentlog.record.read.record_filter import RecordFilter
 from spark_segmentlog.testing.builder import (
     RecordSpec,
     control_batch,

@@ -19,14 +19,14 @@ from spark_segmentlog.errors import (
     RecordTooLargeError,
     SchemaError,
 )
-from spark_segmentlog.record import encode_kernels
-from spark_segmentlog.record.encoder import (
+from spark_segmentlog.record.kernels import encode as encode_kernels
+from spark_segmentlog.record.plain.encode import encode_plainly
+from spark_segmentlog.record.write.encoder import (
     DEFAULT_BATCH_SIZE_BYTES,
     EncodedBatches,
     RecordBatchEncoder,
     assign_offsets,
 )
-from spark_segmentlog.record.plain_encoder import encode_plainly
 from spark_segmentlog.testing.builder import DEFAULT_TIMESTAMP_MS, RecordSpec
 from tests.record.encoding import (
     HEADERS_TYPE,

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from spark_segmentlog.errors import CorruptRecordError, MalformedTimestampError
-from spark_segmentlog.record import _jit
+from spark_segmentlog.record import jit
 from spark_segmentlog.testing.builder import (
     RecordSpec,
     control_batch,
@@ -111,7 +111,7 @@ def test_every_error_is_ours() -> None:
 
 _PROBE = """
 import numpy as np
-from spark_segmentlog.record import kernels
+from spark_segmentlog.record.kernels import decode as kernels
 data = np.arange(100, dtype=np.uint8)
 assert kernels.crc32c_of(data, 0, 9) == kernels.crc_by_tables(
     data, 0, 9, kernels._CRC32C_TABLES
@@ -123,7 +123,7 @@ print(sum(kernels.crc32c_of.stats.cache_hits.values()))
 def _run(
     program: str, tmp_path: Path, environment: dict[str, str], package: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    root = package or Path(_jit.__file__).parents[2]
+    root = package or Path(jit.__file__).parents[2]
     done = subprocess.run(
         [sys.executable, "-c", program],
         env={"PYTHONPATH": str(root), "PATH": "/usr/bin:/bin", **environment},
@@ -158,7 +158,7 @@ def test_damaged_cache_means_a_compilation(tmp_path: Path) -> None:
 
 _TWO_SIGNATURES = """
 import numpy as np
-from spark_segmentlog.record._jit import kernel
+from spark_segmentlog.record.jit import kernel
 
 @kernel
 def first_of(values):
@@ -183,7 +183,7 @@ def test_code_that_the_cache_holds_under_other_arguments_is_not_run(tmp_path: Pa
 
 def _blocked_install(tmp_path: Path, *, zipped: bool) -> tuple[Path, dict[str, str]]:
     """Install the package where neither it nor the home takes a file, from root neither."""
-    source, blocked = Path(_jit.__file__).parents[1], tmp_path / "blocked"
+    source, blocked = Path(jit.__file__).parents[1], tmp_path / "blocked"
     blocked.write_text("a file where a folder is wanted")
     root = tmp_path / ("library.zip" if zipped else "library")
     if zipped:

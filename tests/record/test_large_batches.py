@@ -33,10 +33,10 @@ import resource, sys
 import numpy as np
 from pathlib import Path
 from spark_segmentlog.errors import CorruptRecordError
-from spark_segmentlog.record.batch import iterate_records
-from spark_segmentlog.record.decoder import RecordDecoder
-from spark_segmentlog.record.header_table import scan_headers
-from spark_segmentlog.record.legacy import iterate_messages
+from spark_segmentlog.record.plain.batch import iterate_records
+from spark_segmentlog.record.read.decoder import RecordDecoder
+from spark_segmentlog.record.read.header_table import scan_headers
+from spark_segmentlog.record.plain.legacy import iterate_messages
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark_segmentlog.record import layout
-from spark_segmentlog.record.batch import RecordBatchHeader
+from spark_segmentlog.record.plain.batch import RecordBatchHeader
 from spark_segmentlog.testing.builder import RecordSpec, legacy_message, v2_batch
 
 

@@ -11,8 +11,8 @@ from spark_segmentlog.errors import (
     InvalidBatchError,
     InvalidRecordError,
 )
-from spark_segmentlog.record import wrapper
-from spark_segmentlog.record.legacy import iterate_messages
+from spark_segmentlog.record.plain.legacy import iterate_messages
+from spark_segmentlog.record.read import wrapper
 from spark_segmentlog.testing.builder import (
     RecordSpec,
     compress,

@@ -11,9 +11,9 @@ import pytest
 from aiokafka.partitioner import murmur2 as aiokafka_murmur2
 
 from spark_segmentlog.errors import InvalidRowError, SchemaError
-from spark_segmentlog.record import encode_kernels
-from spark_segmentlog.record.arrow_columns import binary_column
-from spark_segmentlog.record.partitioner import (
+from spark_segmentlog.record.kernels import encode as encode_kernels
+from spark_segmentlog.record.write.arrow_columns import binary_column
+from spark_segmentlog.record.write.partitioner import (
     NullKeyBalance,
     assign_key_partitions_plainly,
     assign_partitions,

@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_segmentlog.record import kernels
-from spark_segmentlog.record.header_table import HeaderTable, StopReason
+from spark_segmentlog.record.kernels import decode as kernels
 from spark_segmentlog.record.layout import (
     CONTROL_MASK,
     MAGIC_V0,
@@ -15,7 +14,8 @@ from spark_segmentlog.record.layout import (
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
 )
-from spark_segmentlog.record.record_filter import RecordFilter, choose_entries
+from spark_segmentlog.record.read.header_table import HeaderTable, StopReason
+from spark_segmentlog.record.read.record_filter import RecordFilter, choose_entries
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 SMALL = st.integers(-3, 30)

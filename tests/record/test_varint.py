@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_segmentlog.record import kernels
-from spark_segmentlog.record.varint import VarintError, read_varint, read_varlong
+from spark_segmentlog.record.kernels import decode as kernels
+from spark_segmentlog.record.plain.varint import VarintError, read_varint, read_varlong
 from spark_segmentlog.testing.builder import unsigned_varint, varint
 
 

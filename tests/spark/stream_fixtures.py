@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_segmentlog.log.file_names import segment_file_name
+from spark_segmentlog.log.names import segment_file_name
 from spark_segmentlog.query.options import parse_read_options
 from spark_segmentlog.query.read_plan import ReadRequest
 from spark_segmentlog.query.schema import default_schema, shape_rows

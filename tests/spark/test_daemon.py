@@ -23,7 +23,7 @@ def threads():
 before = threads()
 from spark_segmentlog import daemon
 daemon.preload()
-assert "numba" in sys.modules and "spark_segmentlog.record.kernels" in sys.modules
+assert "numba" in sys.modules and "spark_segmentlog.record.kernels.decode" in sys.modules
 assert not {"pyarrow", "pandas"} & set(sys.modules)
 assert threads() == before, (threads(), before)
 child = os.fork()
@@ -41,7 +41,7 @@ def test_preload_starts_no_thread_and_what_it_loads_works_after_a_fork(tmp_path:
 
 KEEP_ONE_KERNEL = """
 import numpy
-from spark_segmentlog.record import kernels
+from spark_segmentlog.record.kernels import decode as kernels
 assert kernels.crc32c_of(numpy.zeros(9, numpy.uint8), 0, 9) == 0xBBE568A3
 """
 
@@ -50,7 +50,7 @@ import sys
 from spark_segmentlog import daemon
 daemon.preload()
 import pyarrow
-from spark_segmentlog.log.local_log import open_log
+from spark_segmentlog.log.write.local_log import open_log
 with open_log(sys.argv[1]) as log:
     log.append("t", pyarrow.table({"value": [b"v"]}))
 """
@@ -69,6 +69,6 @@ def test_a_kernel_that_is_not_kept_yet_calls_those_that_are_preloaded(tmp_path: 
 
 def test_workers_of_the_daemon_start_with_the_kernels(spark: SparkSession) -> None:
     def is_loaded(rows: object) -> list[bool]:
-        return ["spark_segmentlog.record.kernels" in sys.modules]
+        return ["spark_segmentlog.record.kernels.decode" in sys.modules]
 
     assert spark.sparkContext.parallelize([1], 1).mapPartitions(is_loaded).collect() == [True]

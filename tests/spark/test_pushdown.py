@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from spark_segmentlog.log.file_names import MAX_OFFSET
+from spark_segmentlog.log.names import MAX_OFFSET
 from spark_segmentlog.query.options import parse_read_options
 from spark_segmentlog.query.planning import EVERYTHING, RowBounds
 from spark_segmentlog.spark.pushdown import bounds_of_filters, narrows

@@ -7,6 +7,7 @@ import logging
 import pickle
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -623,9 +624,8 @@ def test_a_partition_that_a_broker_moves_is_looked_for_again(
     log.append(batch(0, 5))
     directory, moved = log.path / "t-0", log.path / "t-0.0123-future"
     directory.rename(moved)
-    monkeypatch.setattr(
-        "spark_segmentlog.query.stream_planner.time.sleep", lambda _: moved.rename(directory)
-    )
+    clock = SimpleNamespace(sleep=lambda _: moved.rename(directory))
+    monkeypatch.setattr("spark_segmentlog.query.stream_planner.time", clock)
     assert Stream(log.path, committed=offsets(p0=3)).trigger() == [3, 4]
 
 

@@ -12,7 +12,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from spark_segmentlog import read_arrow
 from spark_segmentlog.errors import OptionValueError, StagingError
-from spark_segmentlog.log import commit as log_commit
+from spark_segmentlog.log.write import commit as log_commit
 from spark_segmentlog.spark.writer import BATCH_ID_PROPERTY, QUERY_ID_PROPERTY
 from tests.spark.write_fixtures import Sink, values
 

@@ -26,10 +26,10 @@ from spark_segmentlog.errors import (
     UnknownOptionError,
     UnsafeTargetError,
 )
-from spark_segmentlog.log import files
-from spark_segmentlog.log.checkpoints import META_PROPERTIES
+from spark_segmentlog.log.formats.checkpoints import META_PROPERTIES
+from spark_segmentlog.log.io import files
 from spark_segmentlog.query import clean_up
-from spark_segmentlog.record.partitioner import partition_for_key
+from spark_segmentlog.record.write.partitioner import partition_for_key
 from tests.spark.write_fixtures import (
     START_MS,
     Sink,

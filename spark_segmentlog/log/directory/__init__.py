@@ -1,0 +1,5 @@
+"""What a log directory (one of ``log.dirs``) says of itself and of the folders in it.
+
+Uses `segment` for the cluster's metadata log. For others: `paths` (`PathResolver`), `listing`
+(`list_partition`), `state` (checkpoints and marks), `journal` (commits that are open).
+"""

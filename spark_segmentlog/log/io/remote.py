@@ -1,0 +1,223 @@
+"""Files of other file systems, by pyarrow or fsspec: ranged reads, the next one fetched ahead."""
+
+from __future__ import annotations
+
+import errno
+import fnmatch
+import glob
+import os
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_segmentlog.errors import LogPathNotFoundError
+from spark_segmentlog.log.io.closing import Closing
+from spark_segmentlog.log.io.reading import (
+    LOCAL,
+    LogFile,
+    Storage,
+    is_local,
+    permission_checked,
+    without_file_scheme,
+)
+
+READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
+_READ_AHEAD_THREADS: Final = 4
+
+
+class _ArrowFile(Closing):
+    """A file of a pyarrow file system, read in blocks of some MiB, the next one ahead."""
+
+    def __init__(self, filesystem: Any, path: str, block_bytes: int = READ_AHEAD_BYTES) -> None:
+        self.path = path
+        with permission_checked(path):
+            self._file = filesystem.open_input_file(path)
+        self._size: int | None = None
+        self._block_bytes = block_bytes
+        self._block = (0, b"")
+        self._ahead: tuple[int, Future[bytes]] | None = None
+
+    def size(self) -> int:
+        if self._size is None:
+            self._size = int(self._file.size())
+        return self._size
+
+    def pread_into(self, buffer: npt.NDArray[np.uint8], position: int, length: int) -> int:
+        data = self.read_at(position, length)
+        buffer[: len(data)] = np.frombuffer(data, np.uint8)
+        return len(data)
+
+    def read_at(self, position: int, length: int) -> bytes:
+        end = min(position + length, self.size())
+        parts = []
+        while position < end:
+            start, block = self._block_at(position)
+            part = block[position - start : end - start]
+            if not part:
+                break
+            parts.append(part)
+            position += len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def next_data_position(self, position: int) -> int | None:
+        return position if position < self.size() else None
+
+    def close(self) -> None:
+        if self._ahead is not None:
+            self._ahead[1].cancel() or self._ahead[1].exception()
+            self._ahead = None
+        self._file.close()
+
+    def _block_at(self, position: int) -> tuple[int, bytes]:
+        start = position - position % self._block_bytes
+        if start == self._block[0] and self._block[1]:
+            return self._block
+        follows = start == self._block[0] + self._block_bytes
+        if self._ahead is not None and self._ahead[0] == start:
+            self._block = (start, self._ahead[1].result())
+            self._ahead = None
+        else:
+            self._block = (start, self._fetch(start))
+        if (follows or start == 0) and start + self._block_bytes < self.size():
+            ahead = start + self._block_bytes
+            self._ahead = (ahead, _read_ahead_pool().submit(self._fetch, ahead))
+        return self._block
+
+    def _fetch(self, start: int) -> bytes:
+        return bytes(self._file.read_at(min(self._block_bytes, self.size() - start), start))
+
+
+@dataclass(frozen=True, slots=True)
+class _ArrowStorage:
+    """A pyarrow file system; paths are its own, without a scheme."""
+
+    filesystem: Any
+
+    def open_input(self, path: str) -> LogFile:
+        return _ArrowFile(self.filesystem, path)
+
+    def read_file(self, path: str) -> bytes | None:
+        try:
+            with self.open_input(path) as file:
+                return file.read_at(0, file.size())
+        except FileNotFoundError:
+            return None
+
+    def read_start(self, path: str, length: int) -> bytes | None:
+        try:
+            with self.open_input(path) as file:
+                return file.read_at(0, min(length, file.size()))
+        except FileNotFoundError:
+            return None
+
+    def size(self, path: str) -> int:
+        info = self._info(path)
+        if info.size is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return int(info.size)
+
+    def exists(self, path: str) -> bool:
+        return bool(self._info(path).type.name != "NotFound")
+
+    def is_directory(self, path: str) -> bool:
+        return bool(self._info(path).type.name == "Directory")
+
+    def list_names(self, path: str) -> list[str]:
+        return [info.base_name for info in self._children(path)]
+
+    def list_directories(self, path: str) -> tuple[list[str], list[str]]:
+        directories: list[str] = []
+        others: list[str] = []
+        for info in self._children(path):
+            is_directory = info.type.name == "Directory"
+            (directories if is_directory else others).append(info.base_name)
+        return directories, others
+
+    def real_path(self, path: str) -> str:
+        return path.rstrip("/") or path
+
+    def glob(self, pattern: str) -> list[str]:
+        found = [""]
+        for part in pattern.split("/"):
+            found = [path for base in found for path in self._matching(base, part)]
+        return found
+
+    def _matching(self, base: str, part: str) -> list[str]:
+        prefix = f"{base}/" if base else ""
+        if not glob.has_magic(part):
+            return [f"{prefix}{part}" if prefix or part else "/"]
+        if not self.is_directory(base):
+            return []
+        return [f"{prefix}{name}" for name in fnmatch.filter(self.list_names(base), part)]
+
+    def _info(self, path: str) -> Any:
+        with permission_checked(path):
+            return self.filesystem.get_file_info([path])[0]
+
+    def _children(self, path: str) -> list[Any]:
+        from pyarrow.fs import FileSelector
+
+        with permission_checked(path):
+            return list(self.filesystem.get_file_info(FileSelector(path)))
+
+
+def resolve_storage(path: str, filesystem: Any = None) -> tuple[Storage, str]:
+    """Find the storage of a path, and the path within it.
+
+    Parameters
+    ----------
+    path : str
+        A local path, or a URI: ``file:``, or whatever pyarrow knows (``s3:``, ``gs:``, ``hdfs:``),
+        or a registered fsspec scheme.
+    filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
+        Takes the path as it is.
+    """
+    if filesystem is not None:
+        return _ArrowStorage(_arrow_filesystem(filesystem)), path
+    if is_local(path):
+        return LOCAL, without_file_scheme(path)
+    return _remote_storage(path)
+
+
+def _remote_storage(uri: str) -> tuple[Storage, str]:
+    from pyarrow.fs import FileSystem
+
+    if uri.lower().startswith("file:"):
+        # fsspec would take what stands in the place of a host for a folder.
+        raise LogPathNotFoundError(f"{uri} is no path of this host: file:///folder would be one")
+    try:
+        filesystem, path = FileSystem.from_uri(uri)
+    except (ValueError, NotImplementedError):
+        filesystem, path = _fsspec_filesystem(uri)
+    return _ArrowStorage(filesystem), path
+
+
+def _fsspec_filesystem(uri: str) -> tuple[Any, str]:
+    try:
+        import fsspec
+
+        if "://" not in uri:
+            raise ValueError("'//' is missing behind the scheme")
+        filesystem, path = fsspec.core.url_to_fs(uri)
+    except (ImportError, ValueError) as error:
+        raise LogPathNotFoundError(
+            f"{uri} is no local path, and no file system is known for its scheme: {error}"
+        ) from error
+    return _arrow_filesystem(filesystem), path
+
+
+def _arrow_filesystem(filesystem: Any) -> Any:
+    from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem
+
+    if isinstance(filesystem, FileSystem):
+        return filesystem
+    return PyFileSystem(FSSpecHandler(filesystem))
+
+
+@cache
+def _read_ahead_pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_READ_AHEAD_THREADS, thread_name_prefix="segmentlog-read-ahead")

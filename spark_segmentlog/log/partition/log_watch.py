@@ -1,0 +1,415 @@
+"""A log that is looked at again and again while it grows: a look costs stats where nothing changed.
+
+A folder that has not changed holds the same names (`FolderMemo`), a file that has not changed the
+same batches; so a look lists only folders that changed, and walks only the headers behind the last
+known end. On file systems other than the local one every look reads anew.
+
+A live tail is torn at any moment: half of a batch is where the log ends for now. A look sees a
+commit on all partitions or on none, by the rule of `LogManager`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+
+from spark_segmentlog.errors import CorruptRecordError, SegmentLogError
+from spark_segmentlog.log.directory.folder_memo import FolderMemo, RememberingReader
+from spark_segmentlog.log.directory.listing import PartitionListing, list_partition
+from spark_segmentlog.log.directory.paths import FoundPartition, PathResolver
+from spark_segmentlog.log.directory.state import LogDirectoryState, are_unchanged
+from spark_segmentlog.log.formats import checkpoints
+from spark_segmentlog.log.io.reading import LOCAL, LogFile, Storage
+from spark_segmentlog.log.io.signature import LISTING_ATTEMPTS, FileSignature
+from spark_segmentlog.log.io.threads import in_parallel
+from spark_segmentlog.log.names import MAX_OFFSET, TopicPartition
+from spark_segmentlog.log.partition.log_manager import (
+    Bounds,
+    bounds_of,
+    choose_replicas,
+    open_found,
+)
+from spark_segmentlog.log.partition.partition_log import PartitionLog, SegmentList
+from spark_segmentlog.log.segment.segment import Segment
+from spark_segmentlog.log.segment.walk import PROBE_BYTES, HeaderWalk, ReadBuffer
+from spark_segmentlog.log.transactions.outcomes import find_open_transactions, transaction_tracker
+from spark_segmentlog.log.transactions.producer_tracker import ProducerTracker
+from spark_segmentlog.record.read.header_table import HeaderTable, StopReason, scan_headers
+from spark_segmentlog.record.types import Int64s
+
+TAIL_ATTEMPTS: Final = 4
+TAIL_PAUSE_SECONDS: Final = 0.05
+
+# Batch headers from a position on.
+Walk = Callable[[int], Iterator[HeaderTable]]
+
+# Picks the partitions that count out of those that are there.
+Choose = Callable[[Mapping[TopicPartition, PartitionLog]], Collection[TopicPartition]]
+
+
+@dataclass(slots=True)
+class _Tail:
+    """How far the last segment of a partition directory has been walked."""
+
+    topic_id: str | None = None
+    base_offset: int = -1
+    signature: FileSignature | None = None
+    is_settled: bool = False
+    position: int = 0
+    next_offset: int = 0
+    transactions: ProducerTracker | None = None
+    transactions_end: int = 0
+    sizes_bytes: dict[int, int] = field(default_factory=dict)
+
+    def start_segment(self, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self.signature = None
+        self.position = 0
+        self.next_offset = base_offset
+
+
+class LogWatch:
+    """Partitions below some paths, looked at as often as one likes.
+
+    Parameters
+    ----------
+    paths : iterable of str
+        Log directories, partition directories, `.log` files, globs of these. A log directory may
+        be empty: partitions can still appear.
+    filesystem : pyarrow or fsspec file system, optional
+    skip_corrupt : bool
+        Whether bad bytes are stepped over when offsets are looked up, or are an error.
+    check_crcs : bool
+        Whether checksums are compared when offsets are looked up by time.
+    choose : callable, optional
+        Picks the partitions that are to be seen as of one commit, by default all: commits to the
+        others make no look longer.
+    """
+
+    def __init__(
+        self,
+        paths: Iterable[str],
+        *,
+        choose: Choose = tuple,
+        filesystem: Any = None,
+        skip_corrupt: bool = False,
+        check_crcs: bool = True,
+    ) -> None:
+        self._paths = tuple(paths)
+        self._choose = choose
+        self._filesystem = filesystem
+        self._skip_corrupt = skip_corrupt
+        self._check_crcs = check_crcs
+        self._memo = FolderMemo()
+        self._tails: dict[str, _Tail] = {}
+        self._log_directories: set[str] = set()
+
+    def look(self) -> dict[TopicPartition, WatchedPartitionLog]:
+        """List the partitions as they are now, all as of one commit; sorted.
+
+        Raises
+        ------
+        LogPathNotFoundError, NotALogDirectoryError, EmptyLogDirectoryError, LogPermissionError
+        CorruptRecordError
+            Bad bytes at the end of a log, unless they are skipped.
+        """
+        earlier: Bounds | None = None
+        for _ in range(LISTING_ATTEMPTS):
+            try:
+                found, is_current = self._look_once()
+                bounds = bounds_of({it: found[it] for it in self._choose(found)})
+            except FileNotFoundError as error:
+                if isinstance(error, SegmentLogError):
+                    raise
+                continue
+            if is_current or bounds == earlier:
+                return found
+            earlier = bounds
+        raise SegmentLogError(
+            f"{', '.join(self._paths)} changed during each of {LISTING_ATTEMPTS} looks: commits "
+            "follow each other faster than the folders can be listed"
+        )
+
+    def _look_once(self) -> tuple[dict[TopicPartition, WatchedPartitionLog], bool]:
+        """Look, and tell whether no commit came by meanwhile."""
+        reader = RememberingReader(self._memo, self._log_directories, is_patient=True)
+        resolver = PathResolver(self._filesystem, reader=reader)
+        states = resolver.resolve(self._paths)
+        places = resolver.places
+        logs = [self._open(place, states) for place in places]
+        chosen = set(self._choose({log.topic_partition: log for log in logs}))
+        counting = [log for log in logs if log.topic_partition in chosen]
+        in_parallel(lambda log: log.log_end_offset, [it for it in counting if it.is_unknown])
+        for log in counting:
+            _ = log.log_end_offset
+        is_current = are_unchanged(states, resolver.storages)
+        self._memo.forget_unused()
+        self._log_directories.update(states)
+        for directory in self._tails.keys() - {place.directory for place in places}:
+            del self._tails[directory]
+        return choose_replicas(logs), is_current
+
+    def _open(
+        self, place: FoundPartition, states: Mapping[str, LogDirectoryState]
+    ) -> WatchedPartitionLog:
+        storage, directory = place.storage, place.directory
+        topic_id, listing = self._memo.get(
+            storage, directory, "files", lambda: _read_directory(storage, directory)
+        )
+        tail = self._tails.setdefault(directory, _Tail())
+        if storage != LOCAL or tail.topic_id != topic_id:
+            tail = self._tails[directory] = _Tail(topic_id)
+        log = open_found(WatchedPartitionLog, place, states, listing)
+        log.skip_corrupt = self._skip_corrupt
+        log.check_crcs = self._check_crcs
+        log.topic_id = topic_id
+        log.tail = tail
+        return log
+
+
+class WatchedPartitionLog(PartitionLog):
+    """One partition directory at one look; what it has walked is known to the next look.
+
+    Attributes
+    ----------
+    topic_id : str or None
+        Of `partition.metadata`, as text.
+    """
+
+    topic_id: str | None
+    tail: _Tail
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether no look has walked it yet."""
+        return self.tail.signature is None
+
+    def estimate_bytes(self, start_offset: int, end_offset: int) -> Int64s:
+        """Estimate the `.log` bytes of offsets in [start, end), for each of their segments.
+
+        A segment's bytes count in proportion to its offsets.
+        """
+        segments = self.segments_between(start_offset, end_offset)
+        if not segments:
+            return np.empty(0, np.int64)
+        first = segments.base_offsets
+        behind = np.minimum(segments.end_offset_bounds, max(self.log_end_offset, end_offset))
+        wanted = np.minimum(behind, end_offset) - np.maximum(first, start_offset)
+        shares = np.maximum(wanted, 0) / np.maximum(behind - first, 1)
+        return np.asarray(np.ceil(self._sizes_bytes(segments) * shares), np.int64)
+
+    def offset_after_bytes(self, start_offset: int, size_bytes: int, end_offset: int) -> int:
+        """Find how far whole batches of this size reach from an offset; one batch at least.
+
+        Nothing is walked behind the batch that reaches `end_offset`: it may be half written.
+
+        Returns
+        -------
+        int
+            Next offset, above `start_offset` and not above `end_offset`.
+
+        Raises
+        ------
+        InvalidBatchError
+            Bad bytes on the way, unless `skip_corrupt` is set.
+        """
+        reached, left = start_offset, size_bytes
+        for segment in self.segments_between(start_offset, end_offset):
+            walk = partial(_headers_until, segment, end_offset, self.skip_corrupt)
+            position = _exact_position(segment, walk, start_offset)
+            rest = segment.size_bytes() - position
+            if rest > left:
+                reached = _offset_at(
+                    segment, walk, start_offset, position, position + left, reached
+                )
+                break
+            left -= rest
+            bound = segment.end_offset_bound
+            reached = end_offset if bound is None else bound
+        return min(max(reached, start_offset + 1), end_offset)
+
+    def first_offset_at(self, timestamp_ms: int, start_offset: int) -> int | None:
+        """Find the first offset whose record timestamp is at or above a time, from an offset on."""
+        buffer = ReadBuffer()
+        segments = self.segments_between(start_offset, self.log_end_offset)
+        for segment in segments.reaching_timestamp(timestamp_ms):
+            found = self.first_at_or_after(segment, timestamp_ms, buffer)
+            if found is not None:
+                return found[0]
+        return None
+
+    def find_next_offset(self) -> int:
+        """Find the end, from where the last look has found it."""
+        if self.storage != LOCAL:
+            return super().find_next_offset()
+        if len(self.base_offsets) == 0:
+            return 0
+        segment, tail = self.segments[-1], self.tail
+        for attempt in range(TAIL_ATTEMPTS):
+            signature = FileSignature.of(segment.log_path)
+            if self._has_not_changed(segment, signature):
+                break
+            try:
+                self._walk_tail(segment, signature)
+                break
+            except CorruptRecordError:
+                # Bytes that are being written can look wrong for a moment, and a file that was cut
+                # and has grown since does not start a batch where it ended before.
+                tail.start_segment(segment.base_offset)
+                if attempt == TAIL_ATTEMPTS - 1 or signature.is_settled():
+                    raise
+                time.sleep(TAIL_PAUSE_SECONDS)
+        bound = segment.end_offset_bound
+        return tail.next_offset if bound is None else min(tail.next_offset, bound)
+
+    def _has_not_changed(self, segment: Segment, signature: FileSignature) -> bool:
+        tail = self.tail
+        known = tail.signature
+        if (
+            tail.base_offset != segment.base_offset
+            or known is None
+            or not known.is_same_file(signature)
+            or signature.size_bytes < tail.position
+        ):
+            if segment.base_offset <= tail.base_offset:
+                # The log was cut, or is another one.
+                tail.transactions = None
+            tail.start_segment(segment.base_offset)
+            return False
+        return tail.is_settled and known == signature
+
+    def _walk_tail(self, segment: Segment, signature: FileSignature) -> None:
+        tail = self.tail
+        is_settled = signature.is_settled()
+        buffer = ReadBuffer()
+        with segment.open_log() as file:
+            end = tail.position or segment.position_for(MAX_OFFSET, file), tail.next_offset
+            before, last = end, None
+            walk = HeaderWalk(segment, file, end[0], buffer, self.skip_corrupt, None)
+            walk.next_offset = max(walk.next_offset, end[1])
+            for table in _live_tables(walk, file, is_settled):
+                before = _position_of_last(table, end[0]), walk.offset_before_last(table)
+                end = table.end_position, walk.next_offset
+                last = table.select(np.array([len(table) - 1]))
+            if last is not None and walk.is_torn_end(last):
+                end = before
+        tail.signature, tail.is_settled = signature, is_settled
+        tail.position, tail.next_offset = end
+
+    def find_last_stable_offset(self) -> int:
+        """Find the last stable offset, from what was open where the last look has found the end."""
+        tail, end_offset = self.tail, self.log_end_offset
+        tracker, start_offset = tail.transactions, tail.transactions_end
+        if tracker is None or not self.log_start_offset <= start_offset <= end_offset:
+            tracker, start_offset = (
+                transaction_tracker(self, uncommitted_only=True),
+                self.first_offset,
+            )
+        # One that has not come to the end, for an error, cannot go on.
+        tail.transactions = None
+        first = find_open_transactions(self, tracker, start_offset, end_offset)
+        tail.transactions, tail.transactions_end = tracker, end_offset
+        return self.stable_offset_of(first)
+
+    def _sizes_bytes(self, segments: SegmentList) -> Int64s:
+        """Measure segments, those that are closed once; 0 for one that has gone since the look."""
+        known = self.tail.sizes_bytes
+        if len(known) > 2 * len(self.base_offsets):
+            known.clear()
+        base_offsets = segments.base_offsets.tolist()
+        last = int(self.base_offsets[-1])
+        for index, base_offset in enumerate(base_offsets):
+            if base_offset == last or base_offset not in known:
+                try:
+                    known[base_offset] = segments[index].size_bytes()
+                except FileNotFoundError:
+                    known.pop(base_offset, None)
+        return np.array([known.get(it, 0) for it in base_offsets], np.int64)
+
+
+def _read_directory(storage: Storage, directory: str) -> tuple[str | None, PartitionListing]:
+    """Read the topic id and the listing of a partition directory."""
+    metadata = checkpoints.read_partition_metadata(storage, directory)
+    listing = list_partition(storage, directory)
+    return None if metadata is None else metadata.topic_id, listing
+
+
+def _live_tables(walk: HeaderWalk, file: LogFile, is_settled: bool) -> Iterator[HeaderTable]:
+    """Walk to the end of a file that may be written at this moment: half a batch is its end."""
+    if not is_settled and _is_half_written(file, walk.position):
+        return
+    for table in walk:
+        yield table
+        if not is_settled and _is_half_written(file, table.end_position):
+            return
+
+
+def _is_half_written(file: LogFile, position: int) -> bool:
+    """Tell whether the file ends within the batch at a position."""
+    rest = file.size() - position
+    start = np.frombuffer(file.read_at(position, PROBE_BYTES), np.uint8)
+    probed = scan_headers(start, 0, len(start), file_position=position)
+    is_cut_off = probed.needed_bytes > rest or probed.needed_bytes == 0
+    return len(probed) == 0 and probed.stop is StopReason.INCOMPLETE and is_cut_off
+
+
+def _position_of_last(table: HeaderTable, start_position: int) -> int:
+    """Give where the walk may go on in front of the last batch of a table."""
+    return start_position if len(table) == 1 else int(table.position[-1])
+
+
+def _headers_until(
+    segment: Segment, end_offset: int, skip_corrupt: bool, position: int
+) -> Iterator[HeaderTable]:
+    """Walk batch headers from a position up to the batch that reaches an offset."""
+    for table in segment.headers(position, skip_corrupt=skip_corrupt):
+        yield table
+        if int(table.last_offset[-1]) + 1 >= end_offset:
+            return
+
+
+def _exact_position(segment: Segment, walk: Walk, offset: int) -> int:
+    """Find where the batch stands that reaches an offset."""
+    position = segment.position_for(offset)
+    for table in walk(position):
+        rows = np.flatnonzero(table.last_offset >= offset)
+        if len(rows):
+            return int(table.position[rows[0]])
+        position = table.end_position
+    return position
+
+
+def _offset_at(
+    segment: Segment,
+    walk: Walk,
+    start_offset: int,
+    start_position: int,
+    end_position: int,
+    reached: int,
+) -> int:
+    """Find the next offset behind the batches that end at or before a position.
+
+    Where not even one does, and nothing was reached before, the first batch counts all the same.
+    """
+    position = max(start_position, segment.position_below(end_position))
+    found = _last_within(walk(position), end_position)
+    if found is None and reached <= start_offset:
+        first = next(walk(start_position), None)
+        return reached if first is None else int(first.last_offset[0]) + 1
+    return reached if found is None else found
+
+
+def _last_within(tables: Iterable[HeaderTable], end_position: int) -> int | None:
+    found = None
+    for table in tables:
+        rows = np.flatnonzero(table.position + table.size_bytes <= end_position)
+        if len(rows):
+            found = int(table.last_offset[rows[-1]]) + 1
+        if len(rows) < len(table):
+            break
+    return found

@@ -1,0 +1,422 @@
+"""Which rows are committed: decided by the batches and markers of a log, and by nothing else.
+
+A transactional batch is committed if the next marker of its producer is a COMMIT, aborted if that
+is an ABORT, open if there is none. So a read looks at what it has in hand anyway, and
+ahead of it no further than to the markers that decide. The last stable offset, where the oldest
+open transaction begins, takes a walk over the headers of the whole log, since nothing else tells
+for sure that none is open; a read of the whole log is that walk.
+
+`.txnindex` and `.snapshot` files are not asked: whatever they hold, or if they are gone, the rows
+are the same. What they would save is little, and one that is well-formed and lacks an entry cannot
+be told from a right one without the same walk. `verify` compares transaction indexes with the
+markers, since a broker believes them.
+
+Headers that decide are checked: the checksums of markers are compared, and of all that one flipped
+bit may have made of a marker. Data with a flipped bit decides nothing about other data; a read
+compares the checksums of all that it reads. Where an open transaction hides the rows behind its
+begin, the checksums from there to the log's end are compared: what hides them may be a flipped bit
+in a header.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from spark_segmentlog.errors import CorruptRecordError, CrcMismatchError
+from spark_segmentlog.log.names import MAX_OFFSET
+from spark_segmentlog.log.segment.walk import WRONG_CHECKSUM, HeaderWalk, Piece, ReadBuffer
+from spark_segmentlog.log.transactions.producer_tracker import ProducerTracker, Transaction
+from spark_segmentlog.record.kernels import producers as kernels
+from spark_segmentlog.record.read.header_table import HeaderTable, check_crcs
+from spark_segmentlog.record.types import Bools, Int64s
+
+if TYPE_CHECKING:
+    from spark_segmentlog.log.partition.partition_log import PartitionLog
+    from spark_segmentlog.log.segment.segment import Segment
+
+LOOK_AHEAD_BYTES: Final = 256 * 1024
+
+_log = logging.getLogger(__name__)
+
+
+def transaction_tracker(log: PartitionLog, *, uncommitted_only: bool = False) -> ProducerTracker:
+    """Make a tracker of transactions that is as strict as the log's readers are."""
+    return ProducerTracker(
+        check_crcs=log.check_crcs,
+        skip_corrupt=log.skip_corrupt,
+        transactions_only=True,
+        uncommitted_only=uncommitted_only,
+    )
+
+
+def follow_transactions(
+    log: PartitionLog, tracker: ProducerTracker, start_offset: int, end_offset: int
+) -> Iterator[Int64s]:
+    """Follow the batches that begin in [start, end); yields transactions as they end, in rows.
+
+    Raises
+    ------
+    CorruptRecordError
+        Bytes that are no batch, or a bad marker, unless the log steps over them.
+    """
+    buffer = ReadBuffer()
+    for segment in log.segments_between(start_offset, end_offset):
+        position = segment.position_for(start_offset)
+        is_checked = log.check_crcs and log.skip_corrupt
+        walk = _Walk(segment, buffer, end_offset, log.skip_corrupt, is_checked)
+        for piece, _ in walk.pieces(position):
+            yield tracker.follow(piece, segment.log_path, start_offset)
+
+
+def find_open_transactions(
+    log: PartitionLog, tracker: ProducerTracker, start_offset: int, end_offset: int
+) -> int | None:
+    """Find where the oldest transaction begins that is open at an offset.
+
+    Parameters
+    ----------
+    tracker : ProducerTracker
+        Has followed the log up to `start_offset`, and follows it up to `end_offset` here.
+
+    Returns
+    -------
+    int or None
+        None where none is open.
+
+    Raises
+    ------
+    CorruptRecordError
+        Bad bytes, unless the log steps over them.
+    """
+    for _ in follow_transactions(log, tracker, start_offset, end_offset):
+        pass
+    first = tracker.first_open_offset
+    if first is not None:
+        # What lies before was checked when the tracker came to its offset.
+        _check(log, max(first, start_offset), end_offset)
+    return first
+
+
+def walk_transactions(log: PartitionLog, end_offset: int) -> Iterator[Transaction]:
+    """Yield the transactions that begin below an offset, by their ends, open ones last.
+
+    Markers without data in this log (compaction took it, or the producer wrote none) are no
+    transaction here.
+
+    Raises
+    ------
+    CorruptRecordError
+        Bytes that are no batch, unless the log steps over them.
+    """
+    tracker = transaction_tracker(log)
+    for ended in follow_transactions(log, tracker, log.first_offset, log.log_end_offset):
+        yield from _with_data(map(Transaction.of, ended.tolist()), end_offset)
+    yield from _with_data(tracker.open_transactions, end_offset)
+
+
+def _with_data(transactions: Iterable[Transaction], end_offset: int) -> Iterator[Transaction]:
+    for transaction in transactions:
+        if transaction.first_offset < end_offset and transaction.records_count > 0:
+            yield transaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeRead:
+    """A read of all that follows an offset, which finds out by itself where the log is stable.
+
+    Attributes
+    ----------
+    start_offset : int
+        Where it starts; no batch behind it is passed over.
+    log_end_offset : int
+        Where the log ended when it began.
+    """
+
+    start_offset: int
+    log_end_offset: int
+
+
+class TransactionOutcomes:
+    """Tells of the batches that a scan has in hand which ones are not committed.
+
+    The scan's own pieces are followed, and ahead of them headers as far as the markers that decide.
+
+    Parameters
+    ----------
+    find_log : callable
+        Gives the partition, listed; asked where markers must be looked for in later segments.
+    check_crcs : bool
+        Whether checksums are compared.
+    skip_corrupt : bool
+        Whether bad bytes are stepped over, or are an error.
+    whole_read : WholeRead, optional
+        Of a scan that does not know the last stable offset.
+
+    Attributes
+    ----------
+    stable_offset : int
+        Where a transaction begins that is open at the end of the log of a whole read; the largest
+        number while none is known.
+    lost : list of (int, int)
+        Offsets [start, end) behind it that are gone.
+    """
+
+    def __init__(
+        self,
+        find_log: Callable[[], PartitionLog],
+        *,
+        check_crcs: bool,
+        skip_corrupt: bool,
+        whole_read: WholeRead | None = None,
+    ) -> None:
+        self.stable_offset = MAX_OFFSET
+        self.lost: list[tuple[int, int]] = []
+        self._find_log = find_log
+        self._check_crcs = check_crcs
+        self._skip_corrupt = skip_corrupt
+        self._whole_read = whole_read
+        self._has_begun = whole_read is None
+        self._from_offset = 0
+        self._tracker = ProducerTracker(
+            check_crcs=check_crcs,
+            skip_corrupt=skip_corrupt,
+            transactions_only=True,
+            uncommitted_only=True,
+        )
+        self._aborted = self._tracker.no_transactions
+        self._segment: Segment | None = None
+        self._position = 0
+        self._buffer = ReadBuffer(LOOK_AHEAD_BYTES)
+
+    def uncommitted(
+        self, segment: Segment, piece: Piece, end_offset: int, *, has_transactions: bool
+    ) -> Bools | None:
+        """Tell which batches of a piece belong to aborted or open transactions; None for none.
+
+        Pieces come in the order of the log. Only batches that begin below `end_offset` are told of:
+        the scan, which compares their checksums, reads no others. Where `has_transactions` is
+        false, none of them is of a transaction.
+
+        Raises
+        ------
+        FileNotFoundError
+            A file is gone; the partition is to be listed again.
+        CorruptRecordError
+            Bad bytes ahead, up to the markers that decide.
+        """
+        if not self._has_begun:
+            self._begin(segment, piece)
+        if not has_transactions:
+            return None
+        read = _below(piece, end_offset)
+        self._come_to(segment, read)
+        self._look_ahead(segment, read)
+        is_late = self._aborted[:, kernels.ENDED_MARKER_OFFSET] >= int(piece.table.base_offset[0])
+        self._aborted = self._aborted[is_late]
+        marks = np.zeros(len(piece.table), np.bool_)
+        _mark(read.table, self._aborted, self._tracker.open_transactions, marks[: len(read.table)])
+        return marks
+
+    def _begin(self, segment: Segment, piece: Piece) -> None:
+        """Follow what lies before a whole read, and what is open there up to where it ends."""
+        self._has_begun = True
+        assert self._whole_read is not None
+        log, start_offset = self._find_log(), self._whole_read.start_offset
+        for aborted in follow_transactions(log, self._tracker, log.first_offset, start_offset):
+            self._note(aborted)
+        self._from_offset = start_offset
+        if self._tracker.first_open_offset is not None:
+            self._segment, self._position = segment, int(piece.table.position[0])
+            self._look_ahead(segment, piece)
+
+    def _come_to(self, segment: Segment, piece: Piece) -> None:
+        """Take what was not looked at before of the piece in hand."""
+        known = self._segment
+        table = piece.table
+        position = int(table.position[0])
+        if known is None or known.base_offset < segment.base_offset:
+            self._segment, self._position = segment, position
+        elif known.base_offset > segment.base_offset:
+            return
+        self._position = max(self._position, position)
+        # Where bad bytes are stepped over, only a look ahead tells what they hide.
+        if self._skip_corrupt or self._position >= _end_of(table):
+            return
+        if position < self._position:
+            first = int(np.searchsorted(table.position, self._position))
+            table = table.between(first, len(table))
+        self._take(replace(piece, table=table), segment)
+        self._position = _end_of(table)
+
+    def _look_ahead(self, segment: Segment, piece: Piece) -> None:
+        """Look for markers until all is decided of the piece in hand."""
+        while not self._is_decided(segment, piece):
+            current = self._segment
+            assert current is not None
+            walk = _Walk(
+                current,
+                self._buffer,
+                self._end_offset_of(current),
+                self._skip_corrupt,
+                self._check_crcs and self._skip_corrupt,
+            )
+            for ahead, position in walk.pieces(self._position):
+                self._take(ahead, current)
+                self._position = position
+                if self._is_decided(segment, piece):
+                    return
+            later = self._segments_after(current)
+            if not later:
+                self._hold_back()
+                return
+            self._segment, self._position = later[0], 0
+
+    def _take(self, piece: Piece, segment: Segment) -> None:
+        self._note(self._tracker.follow(piece, segment.log_path, self._from_offset))
+
+    def _note(self, aborted: Int64s) -> None:
+        if len(aborted):
+            self._aborted = np.concatenate([self._aborted, aborted])
+
+    def _is_decided(self, segment: Segment, piece: Piece) -> bool:
+        current = self._segment
+        assert current is not None
+        is_ahead = current.base_offset > segment.base_offset
+        if not is_ahead and self._position < _end_of(piece.table):
+            return False
+        first = self._tracker.first_open_offset
+        return first is None or first > int(piece.table.base_offset[-1])
+
+    def _end_offset_of(self, segment: Segment) -> int:
+        if self._whole_read is not None:
+            return self._whole_read.log_end_offset
+        return (
+            MAX_OFFSET if segment.end_offset_bound is not None else self._find_log().log_end_offset
+        )
+
+    def _segments_after(self, segment: Segment) -> Sequence[Segment]:
+        bound = segment.end_offset_bound
+        end_offset = MAX_OFFSET if self._whole_read is None else self._whole_read.log_end_offset
+        if bound is None or bound >= end_offset:
+            return ()
+        return self._find_log().segments_between(bound, end_offset)
+
+    def _hold_back(self) -> None:
+        """Hold back what follows the begin of a transaction that is open at the log's end."""
+        first = self._tracker.first_open_offset
+        if self._whole_read is not None and first is not None:
+            self.stable_offset = first
+            log = self._find_log()
+            _check(log, first, self._whole_read.log_end_offset)
+            self.lost = [(it.start_offset, it.end_offset) for it in log.lost_behind(first)]
+
+
+def _mark(
+    table: HeaderTable, aborted: Int64s, still_open: Sequence[Transaction], marks: Bools
+) -> None:
+    """Mark the batches of a table that belong to transactions that were aborted or are open."""
+    rows = [(it.producer_id, it.first_offset, MAX_OFFSET) for it in still_open]
+    columns = [kernels.ENDED_ID, kernels.ENDED_FIRST_OFFSET, kernels.ENDED_MARKER_OFFSET]
+    found = np.concatenate([aborted[:, columns], np.array(rows, np.int64).reshape(-1, 3)])
+    if len(found) == 0:
+        return
+    producer_ids, first_offsets, end_offsets = np.ascontiguousarray(
+        found[np.argsort(found[:, 1], kind="stable")].T
+    )
+    slots = np.zeros(4 << len(found).bit_length(), np.int64)
+    kernels.mark_uncommitted(table.entries, producer_ids, first_offsets, end_offsets, slots, marks)
+
+
+def _below(piece: Piece, end_offset: int) -> Piece:
+    """Leave out the batches that begin at an offset or behind it."""
+    if int(piece.table.base_offset[-1]) < end_offset:
+        return piece
+    return replace(piece, table=piece.table.select(piece.table.base_offset < end_offset))
+
+
+def _end_of(table: HeaderTable) -> int:
+    """Give the position behind the last batch of a table."""
+    return int(table.position[-1] + table.size_bytes[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    """A walk over the batches of a segment that begin below an offset; it reports nothing."""
+
+    segment: Segment
+    buffer: ReadBuffer
+    end_offset: int
+    skip_corrupt: bool
+    check_crcs: bool
+
+    def pieces(self, start_position: int) -> Iterator[tuple[Piece, int]]:
+        """Yield pieces, and the position where the walk goes on behind each."""
+        with self.segment.open_log() as file:
+            walk = HeaderWalk(
+                self.segment,
+                file,
+                start_position,
+                self.buffer,
+                self.skip_corrupt,
+                None,
+                check_crcs=self.check_crcs,
+            )
+            walk.is_reported = lambda start_offset, end_offset: False
+            for piece in walk.pieces():
+                bound = self.segment.end_offset_bound
+                wanted = _below(
+                    piece, self.end_offset if bound is None else min(self.end_offset, bound)
+                )
+                if len(wanted.table) == 0:
+                    return
+                if self.check_crcs and not self.skip_corrupt:
+                    self._check(walk, wanted)
+                yield wanted, walk.position
+                if wanted is not piece:
+                    return
+
+    def _check(self, walk: HeaderWalk, piece: Piece) -> None:
+        """Compare checksums; a walk that steps over bad bytes does it itself."""
+        table = piece.table
+        is_good = check_crcs(piece.buffer, table, file_position=piece.file_position)
+        if is_good.all():
+            return
+        row = int(is_good.argmin())
+        position = int(table.position[row])
+        start_offset, end_offset = walk.missing_offsets(table, position)
+        raise CrcMismatchError(
+            WRONG_CHECKSUM,
+            source=self.segment.log_path,
+            position=position,
+            length=int(table.size_bytes[row]),
+            base_offset=int(table.base_offset[row]),
+            start_offset=start_offset,
+            end_offset=end_offset,
+        )
+
+
+def _check(log: PartitionLog, start_offset: int, end_offset: int) -> None:
+    """Compare the checksums of all batches in [start, end): a bad one is an error, or told."""
+    if not log.check_crcs:
+        return
+    buffer = ReadBuffer()
+    for segment in log.segments_between(start_offset, end_offset):
+        walk = _Walk(segment, buffer, end_offset, skip_corrupt=False, check_crcs=True)
+        try:
+            for _ in walk.pieces(segment.position_for(start_offset)):
+                pass
+        except CorruptRecordError as error:
+            if not log.skip_corrupt:
+                raise
+            _log.warning(
+                "committed rows from offset %d on are held back, the end of their transactions may "
+                "lie in bad bytes: %s",
+                start_offset,
+                error,
+            )
+            return

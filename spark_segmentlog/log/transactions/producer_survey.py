@@ -1,0 +1,165 @@
+"""One walk over all of a log before it is cleaned: its producers, and what its segments hold.
+
+The walk also measures what compaction decides by: the largest timestamp of each segment, and the
+offsets of batches that hold something whose delete horizon is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from spark_segmentlog.errors import CorruptRecordError, InvalidBatchError
+from spark_segmentlog.log.formats.transaction_index import AbortedTransaction
+from spark_segmentlog.log.segment.segment import Segment
+from spark_segmentlog.log.segment.walk import HeaderWalk, Piece, ReadBuffer
+from spark_segmentlog.log.transactions.producer_tracker import ProducerTracker, Transaction
+from spark_segmentlog.record.layout import NO_TIMESTAMP
+from spark_segmentlog.record.read.header_table import HeaderTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentSurvey:
+    """What the walk measured of one segment.
+
+    Attributes
+    ----------
+    largest_timestamp : int
+        In ms; -1 where no record has one.
+    records_count : int
+        An estimate from above, where wrappers of formats 0 and 1 are among its batches.
+    earliest_horizon_ms : int
+        -1 where no batch has a delete horizon.
+    """
+
+    base_offset: int
+    largest_timestamp: int
+    records_count: int
+    earliest_horizon_ms: int
+
+
+@dataclass(slots=True)
+class ProducerSurvey:
+    """What the headers of a log tell.
+
+    Attributes
+    ----------
+    producers : ProducerTracker
+        As it is at the log's end.
+    aborted : list of AbortedTransaction
+        In the order of their markers; those of which data is still there.
+    segments : list of SegmentSurvey
+        In the order of the log.
+    """
+
+    producers: ProducerTracker = field(default_factory=ProducerTracker)
+    aborted: list[AbortedTransaction] = field(default_factory=list)
+    segments: list[SegmentSurvey] = field(default_factory=list)
+
+    @property
+    def next_offset(self) -> int:
+        """Offset behind the last whole batch."""
+        return self.producers.next_offset
+
+    def follow(self, segment: Segment, buffer: ReadBuffer) -> None:
+        """Take the batches of the next segment; only the last one may end torn.
+
+        Raises
+        ------
+        CorruptRecordError
+        """
+        self.producers.next_offset = max(self.next_offset, segment.base_offset)
+        measures = _Measures()
+        with segment.open_log() as file:
+            walk = HeaderWalk(segment, file, 0, buffer, False, None)
+            for piece in walk.pieces():
+                measures.take(piece.table)
+                ended = self._take(piece, walk)
+                self.aborted += [it.as_aborted() for it in ended if it.is_aborted]
+            if segment.end_offset_bound is not None:
+                check_whole(segment, walk, file.size())
+        self.segments.append(measures.of(segment.base_offset))
+
+    def _take(self, piece: Piece, walk: HeaderWalk) -> list[Transaction]:
+        source = walk.segment.log_path
+        last = len(piece.table) - 1
+        try:
+            return self.producers.take(piece, source)
+        except CorruptRecordError as error:
+            if error.position != int(piece.table.position[last]):
+                raise
+            # The check reads into the same memory.
+            bytes_of_all = piece.buffer.copy()
+            if not walk.is_torn_end(piece.table.select(np.array([last]))):
+                raise
+        whole = piece.table.select(np.arange(last))
+        if len(whole) == 0:
+            return []
+        return self.producers.take(
+            Piece(whole, bytes_of_all, piece.file_position, piece.floor), source
+        )
+
+
+def survey_producers(segments: Sequence[Segment]) -> ProducerSurvey:
+    """Walk the headers of a whole log.
+
+    Parameters
+    ----------
+    segments : sequence of Segment
+        Ascending; the last one may end torn.
+
+    Raises
+    ------
+    InvalidBatchError
+        A segment before the last one that is not whole batches up to its end.
+    """
+    survey = ProducerSurvey()
+    buffer = ReadBuffer()
+    for segment in segments:
+        survey.follow(segment, buffer)
+    return survey
+
+
+def check_whole(segment: Segment, walk: HeaderWalk, size_bytes: int) -> None:
+    """Refuse a closed segment that has padding; the walk refuses one that reaches into the next.
+
+    Raises
+    ------
+    InvalidBatchError
+        With the place where its whole batches end.
+    """
+    if walk.position != size_bytes:
+        raise InvalidBatchError(
+            f"closed segment of {size_bytes} bytes has whole batches up to {walk.position} only; "
+            "run segmentlog verify before its log is cleaned",
+            source=segment.log_path,
+            position=walk.position,
+        )
+
+
+@dataclass(slots=True)
+class _Measures:
+    largest_timestamp: int = NO_TIMESTAMP
+    records_count: int = 0
+    earliest_horizon_ms: int = NO_TIMESTAMP
+
+    def take(self, table: HeaderTable) -> None:
+        self.largest_timestamp = max(self.largest_timestamp, int(table.max_timestamp.max()))
+        # A wrapper does not say how many messages it holds: seldom more than it has bytes.
+        counts = np.where(table.records_count < 0, table.size_bytes, table.records_count)
+        self.records_count += int(counts.sum())
+        horizons = table.base_timestamp[table.has_delete_horizon]
+        if len(horizons):
+            earliest = int(horizons.min())
+            known = self.earliest_horizon_ms
+            self.earliest_horizon_ms = earliest if known < 0 else min(known, earliest)
+
+    def of(self, base_offset: int) -> SegmentSurvey:
+        return SegmentSurvey(
+            base_offset=base_offset,
+            largest_timestamp=self.largest_timestamp,
+            records_count=self.records_count,
+            earliest_horizon_ms=self.earliest_horizon_ms,
+        )

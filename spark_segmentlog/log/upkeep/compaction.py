@@ -1,0 +1,464 @@
+"""Compaction: of each key only the latest record stays, with its offset.
+
+Cleaned are the closed segments below the last stable offset (and, with several replicas, below the
+high watermark), as long as none of them has a record younger than `min.compaction.lag.ms`. What
+``cleaner-offset-checkpoint`` says to be clean already is not put into the map of latest offsets
+again, but is cleaned by it. A map that is full ends the pass early; the next pass goes on behind
+it.
+
+Neighbouring segments become one, as long as their sizes together allow it. A group is swapped in by
+the steps of `segment_files`, each of which a broker's start, or ours, can end or undo; groups go in
+the order of the log, so that a tombstone never goes before what it deletes. Producer snapshots of
+segments that are no more go with them.
+
+A log without anything new is cleaned again only where a delete horizon is over.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from spark_segmentlog.errors import OptionValueError
+from spark_segmentlog.log.directory.state import LogDirectoryState
+from spark_segmentlog.log.formats import offset_index, time_index
+from spark_segmentlog.log.formats.checkpoints import (
+    CLEANER_OFFSET_CHECKPOINT,
+    read_offset_checkpoint,
+)
+from spark_segmentlog.log.io.reading import LOCAL
+from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.log.segment.growth import MAX_RELATIVE_OFFSET, SegmentConfig
+from spark_segmentlog.log.segment.segment import Segment
+from spark_segmentlog.log.transactions.producer_survey import survey_producers
+from spark_segmentlog.log.upkeep.cleaner import (
+    CleaningCounts,
+    CleaningRules,
+    GroupCleaner,
+    TransactionTracker,
+    build_offset_map,
+)
+from spark_segmentlog.log.upkeep.partitions import (
+    MaintenanceConfig,
+    PartitionPlace,
+    announce_change,
+    finish_earlier_pass,
+    maintained,
+    wait_and_sweep,
+    write_offset,
+)
+from spark_segmentlog.log.upkeep.retention import delete_below_log_start
+from spark_segmentlog.log.upkeep.swap import (
+    SegmentFile,
+    list_segment_files,
+    replace_segments,
+    sweep_deleted,
+)
+from spark_segmentlog.record.compact.batch_rebuild import MAX_HELD_BYTES
+from spark_segmentlog.record.compact.offset_map import SLOT_BYTES, OffsetMap
+
+DAY_MS: Final = 24 * 60 * 60 * 1000
+DEFAULT_DEDUPE_BUFFER_BYTES: Final = 128 * 1024 * 1024
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionConfig(MaintenanceConfig):
+    """Settings of compaction, by Kafka's names and defaults.
+
+    Attributes
+    ----------
+    delete_retention_ms : int
+        How long tombstones, and markers of transactions that are gone, stay after a pass kept them.
+    min_compaction_lag_ms : int
+        How old the youngest record of a segment must be.
+    min_cleanable_ratio : float
+        Part of the bytes that must be new; 0 cleans whatever there is.
+    segment : SegmentConfig
+        Up to which sizes segments are merged, and how far apart index entries are.
+    dedupe_buffer_bytes : int
+        Memory of the map of latest offsets, 24 bytes a slot; it need not hold all keys.
+    producer_id_expiration_ms : int
+        How long a producer's last batch is kept after its last write.
+    max_decompressed_bytes : int
+        Decompressed bytes that are held at most of one batch that loses records, or of one wrapper
+        of formats 0 and 1; above it compaction fails, and leaves those segments as they are.
+    """
+
+    delete_retention_ms: int = DAY_MS
+    min_compaction_lag_ms: int = 0
+    min_cleanable_ratio: float = 0.0
+    segment: SegmentConfig = field(default_factory=SegmentConfig)
+    dedupe_buffer_bytes: int = DEFAULT_DEDUPE_BUFFER_BYTES
+    producer_id_expiration_ms: int = DAY_MS
+    max_decompressed_bytes: int = MAX_HELD_BYTES
+
+    def __post_init__(self) -> None:
+        if self.dedupe_buffer_bytes < 2 * SLOT_BYTES:
+            raise OptionValueError(
+                f"dedupe buffer of {self.dedupe_buffer_bytes} bytes, at least {2 * SLOT_BYTES} are "
+                "needed"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionCompaction:
+    """What a call did to one partition.
+
+    Attributes
+    ----------
+    first_dirty_offset : int
+        From where on the log had not been cleaned before.
+    cleaned_up_to : int
+        The log is clean below it (exclusive).
+    passes : int
+        How often the segments were rewritten; more than one where the map was too small.
+    segments_before, segments_after : int
+        The last, open one included.
+    records_without_key : int
+        Those that went because compaction has no use for them.
+    removed_files, waiting_files : int
+        ``.deleted`` files that were unlinked, and that are still too young.
+    """
+
+    topic_partition: TopicPartition
+    directory: str
+    first_dirty_offset: int
+    cleaned_up_to: int
+    passes: int
+    segments_before: int
+    segments_after: int
+    records_read: int
+    records_kept: int
+    records_without_key: int
+    bytes_before: int
+    bytes_after: int
+    removed_files: int
+    waiting_files: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionReport:
+    """What a call did, a row a partition."""
+
+    partitions: tuple[PartitionCompaction, ...]
+
+
+def compact(
+    log_directories: Sequence[str],
+    topics: Sequence[str] | None,
+    config: CompactionConfig,
+    now_ms: int,
+) -> CompactionReport:
+    """Compact topics by key, under the locks of the log directories.
+
+    Parameters
+    ----------
+    log_directories : sequence of str
+        They are one log, as a broker's ``log.dirs``.
+    topics : sequence of str or None
+        None for all but a broker's own.
+    config : CompactionConfig
+    now_ms : int
+        The time that horizons and lags are measured from.
+
+    Raises
+    ------
+    LogLockedError, UnsafeTargetError, UnknownTopicOrPartitionError
+        As of `retention.apply_retention`.
+    CorruptRecordError
+        Bad bytes in a closed segment; its partition's records are as before.
+    """
+    with maintained(log_directories, topics, config) as places:
+        return compact_places(places, config, now_ms)
+
+
+def compact_places(
+    places: Sequence[PartitionPlace], config: CompactionConfig, now_ms: int
+) -> CompactionReport:
+    """Compact partitions whose directories' locks are held."""
+    done = tuple(_PartitionCompactor(place, config, now_ms).run() for place in places)
+    wait_and_sweep(places, config)
+    return CompactionReport(partitions=done)
+
+
+def group_segments(
+    segments: Sequence[SegmentFile], *, end_offset: int, config: SegmentConfig
+) -> list[list[SegmentFile]]:
+    """Group neighbouring segments that become one (Kafka's `groupSegmentsBySize`).
+
+    Parameters
+    ----------
+    segments : sequence of SegmentFile
+        Ascending.
+    end_offset : int
+        Behind the last one.
+    config : SegmentConfig
+        Sums of log and index sizes stay within it; the indexes are counted as large as they can
+        get.
+    """
+    groups: list[list[SegmentFile]] = []
+    size_bytes = entries = 0
+    bounds = [*(segment.base_offset for segment in segments[1:]), end_offset]
+    for segment, bound in zip(segments, bounds, strict=True):
+        most_entries = segment.size_bytes // (config.index_interval_bytes + 1) + 1
+        fits = (
+            bool(groups)
+            and size_bytes + segment.size_bytes <= config.segment_bytes
+            and (entries + most_entries) * offset_index.ENTRY.itemsize <= config.segment_index_bytes
+            and (entries + most_entries) * time_index.ENTRY.itemsize <= config.segment_index_bytes
+            and (
+                segment.size_bytes == 0
+                or bound - 1 - groups[-1][0].base_offset <= MAX_RELATIVE_OFFSET
+            )
+        )
+        if fits:
+            groups[-1].append(segment)
+            size_bytes += segment.size_bytes
+            entries += most_entries
+        else:
+            groups.append([segment])
+            size_bytes, entries = segment.size_bytes, most_entries
+    return groups
+
+
+class _PartitionCompactor:
+    """Compacts one partition; the lock of its directory is held."""
+
+    def __init__(self, place: PartitionPlace, config: CompactionConfig, now_ms: int) -> None:
+        self._place = place
+        self._config = config
+        self._now_ms = now_ms
+        self._counts = CleaningCounts()
+        self._passes = 0
+
+    def run(self) -> PartitionCompaction:
+        finish_earlier_pass(self._place)
+        self._state = LogDirectoryState.read(self._place.log_directory)
+        delete_below_log_start(self._place, self._now_ms)
+        before = list_segment_files(self._place.directory)
+        first_dirty = cleaned_up_to = before[0].base_offset if before else 0
+        if len(before) > 1 and self._may_be_dirty_enough(before):
+            self._survey = survey_producers(self._place.segments(self._state, before))
+            first_dirty = self._first_dirty_offset(before)
+            cleaned_up_to = self._clean(before, first_dirty)
+        after = list_segment_files(self._place.directory)
+        sweep = sweep_deleted(
+            self._place.directory,
+            now_ms=self._now_ms,
+            delay_ms=self._config.file_delete_delay_ms,
+        )
+        return PartitionCompaction(
+            topic_partition=self._place.topic_partition,
+            directory=self._place.directory,
+            first_dirty_offset=first_dirty,
+            cleaned_up_to=cleaned_up_to,
+            passes=self._passes,
+            segments_before=len(before),
+            segments_after=len(after),
+            records_read=self._counts.records_read,
+            records_kept=self._counts.records_kept,
+            records_without_key=self._counts.records_without_key,
+            bytes_before=sum(segment.size_bytes for segment in before),
+            bytes_after=sum(segment.size_bytes for segment in after),
+            removed_files=sweep.removed,
+            waiting_files=sweep.waiting,
+        )
+
+    def _clean(self, segments: Sequence[SegmentFile], first_dirty: int) -> int:
+        """Clean pass by pass; gives the offset below which the log is clean."""
+        end_offset = self._first_uncleanable_offset(segments, first_dirty)
+        dirty = first_dirty
+        if dirty >= end_offset:
+            if self._has_horizon_over(end_offset):
+                self._clean_pass(dirty, end_offset)
+            return dirty
+        if not self._is_dirty_enough(segments, dirty, end_offset):
+            return dirty
+        while dirty < end_offset:
+            dirty = self._clean_pass(dirty, end_offset)
+        return dirty
+
+    def _may_be_dirty_enough(self, segments: Sequence[SegmentFile]) -> bool:
+        """Tell by the sizes of files whether a ratio can be reached, before a byte is read.
+
+        Without a ratio all is looked at, since a delete horizon may be over.
+        """
+        end_offset = segments[-1].base_offset
+        first_dirty = self._checkpointed_offset(segments)
+        if self._config.min_cleanable_ratio <= 0 or first_dirty > end_offset:
+            return True
+        return self._is_dirty_enough(segments, first_dirty, end_offset)
+
+    def _first_dirty_offset(self, segments: Sequence[SegmentFile]) -> int:
+        checkpointed = self._checkpointed_offset(segments)
+        # A checkpoint beyond the log's end is that of a log that was cut since.
+        if checkpointed > self._survey.next_offset:
+            return self._place.log_start_offset(self._state, segments)
+        return checkpointed
+
+    def _checkpointed_offset(self, segments: Sequence[SegmentFile]) -> int:
+        start = self._place.log_start_offset(self._state, segments)
+        offsets = self._cleaner_offsets()
+        return max(offsets.get(self._place.topic_partition, start), start)
+
+    def _cleaner_offsets(self) -> dict[TopicPartition, int]:
+        directory = self._place.log_directory
+        return read_offset_checkpoint(LOCAL, directory, CLEANER_OFFSET_CHECKPOINT) or {}
+
+    def _first_uncleanable_offset(self, segments: Sequence[SegmentFile], first_dirty: int) -> int:
+        """Find the base offset of the first segment that must stay as it is."""
+        limit = min(self._survey.producers.last_stable_offset, segments[-1].base_offset)
+        if self._place.high_watermark is not None:
+            limit = min(limit, self._place.high_watermark)
+        if self._config.min_compaction_lag_ms > 0:
+            limit = min(limit, self._first_young_offset(segments, first_dirty, limit))
+        return max(
+            (segment.base_offset for segment in segments if segment.base_offset <= limit),
+            default=segments[0].base_offset,
+        )
+
+    def _first_young_offset(
+        self, segments: Sequence[SegmentFile], first_dirty: int, limit: int
+    ) -> int:
+        youngest_ms = self._now_ms - self._config.min_compaction_lag_ms
+        bounds = [segment.base_offset for segment in segments[1:]]
+        measured = zip(segments, bounds, self._survey.segments, strict=False)
+        for segment, bound, survey in measured:
+            largest = survey.largest_timestamp
+            if largest < 0:
+                largest = segment.modified_ns // 1_000_000
+            if bound > first_dirty and largest > youngest_ms:
+                return segment.base_offset
+        return limit
+
+    def _has_horizon_over(self, end_offset: int) -> bool:
+        return any(
+            0 <= survey.earliest_horizon_ms <= self._now_ms
+            for survey in self._survey.segments
+            if survey.base_offset < end_offset
+        )
+
+    def _is_dirty_enough(
+        self, segments: Sequence[SegmentFile], first_dirty: int, end_offset: int
+    ) -> bool:
+        bounds = [*(segment.base_offset for segment in segments[1:]), end_offset]
+        clean = dirty = 0
+        for segment, bound in zip(segments, bounds, strict=True):
+            if segment.base_offset >= end_offset:
+                break
+            if bound <= first_dirty:
+                clean += segment.size_bytes
+            else:
+                dirty += segment.size_bytes
+        return dirty > 0 and dirty / (clean + dirty) >= self._config.min_cleanable_ratio
+
+    def _clean_pass(self, first_dirty: int, end_offset: int) -> int:
+        """Rewrite the segments below the end once; gives the offset that the map has reached."""
+        self._passes += 1
+        found = [
+            segment
+            for segment in list_segment_files(self._place.directory)
+            if segment.base_offset < end_offset
+        ]
+        offset_map = self._offset_map(found, first_dirty, end_offset)
+        reached = offset_map.latest_offset + 1
+        cleaner = GroupCleaner(
+            offset_map,
+            TransactionTracker(self._survey.aborted),
+            self._rules(found, first_dirty, end_offset),
+        )
+        groups = group_segments(
+            [segment for segment in found if segment.base_offset < reached],
+            end_offset=end_offset,
+            config=self._config.segment,
+        )
+        described = {
+            segment.base_offset: segment
+            for segment in self._place.segments(self._state, found, end_offset)
+        }
+        for group in groups:
+            self._clean_group(cleaner, group, [described[it.base_offset] for it in group])
+        self._add_counts(cleaner.counts)
+        write_offset(self._place, CLEANER_OFFSET_CHECKPOINT, reached, self._cleaner_offsets())
+        _log.info("%s: compacted up to offset %d", self._place.directory, reached)
+        return reached
+
+    def _offset_map(
+        self, found: Sequence[SegmentFile], first_dirty: int, end_offset: int
+    ) -> OffsetMap:
+        dirty = [
+            segment
+            for segment in self._place.segments(self._state, found, end_offset)
+            if segment.end_offset_bound is None or segment.end_offset_bound > first_dirty
+        ]
+        offset_map = OffsetMap(
+            self._config.dedupe_buffer_bytes, expected_records=self._dirty_records(first_dirty)
+        )
+        build_offset_map(
+            offset_map,
+            dirty,
+            TransactionTracker(self._survey.aborted),
+            start_offset=first_dirty,
+            end_offset=end_offset,
+            max_decompressed_bytes=self._config.max_decompressed_bytes,
+        )
+        return offset_map
+
+    def _dirty_records(self, first_dirty: int) -> int:
+        surveys = self._survey.segments
+        bounds = [*(survey.base_offset for survey in surveys[1:]), self._survey.next_offset]
+        return sum(
+            survey.records_count
+            for survey, bound in zip(surveys, bounds, strict=True)
+            if bound > first_dirty
+        )
+
+    def _rules(
+        self, found: Sequence[SegmentFile], first_dirty: int, end_offset: int
+    ) -> CleaningRules:
+        clean = [segment for segment in found if segment.base_offset < first_dirty]
+        legacy_horizon_ms = 0
+        if clean:
+            modified_ms = clean[-1].modified_ns // 1_000_000
+            legacy_horizon_ms = modified_ms - self._config.delete_retention_ms
+        return CleaningRules(
+            now_ms=self._now_ms,
+            delete_retention_ms=self._config.delete_retention_ms,
+            legacy_horizon_ms=legacy_horizon_ms,
+            end_offset=end_offset,
+            last_batches=self._survey.producers.last_batches(
+                now_ms=self._now_ms, expiration_ms=self._config.producer_id_expiration_ms
+            ),
+            index_interval_bytes=self._config.segment.index_interval_bytes,
+            max_decompressed_bytes=self._config.max_decompressed_bytes,
+        )
+
+    def _clean_group(
+        self,
+        cleaner: GroupCleaner,
+        group: Sequence[SegmentFile],
+        described: Sequence[Segment],
+    ) -> None:
+        cleaned = cleaner.clean(described, [segment.modified_ns for segment in group])
+        if len(group) == 1 and not cleaned.has_changed and len(cleaned.base_offsets) == 1:
+            cleaned.discard()
+            return
+        announce_change(self._place.log_directory)
+        replace_segments(
+            self._place.directory,
+            new_base_offsets=cleaned.base_offsets,
+            old_base_offsets=[segment.base_offset for segment in group],
+        )
+        announce_change(self._place.log_directory)
+
+    def _add_counts(self, counts: CleaningCounts) -> None:
+        total = self._counts
+        total.records_read += counts.records_read
+        total.records_kept += counts.records_kept
+        total.records_without_key += counts.records_without_key
+        total.bytes_read += counts.bytes_read
+        total.bytes_kept += counts.bytes_kept

@@ -1,0 +1,395 @@
+"""Retention: whole segments at the front of a log go, by age, by size, or by log start offset.
+
+As a broker does it (UnifiedLog.deleteOldSegments): segments are looked at from the oldest on, up to
+the first one that stays. One goes
+
+- when the next one starts at or below the log start offset, whatever the cleanup policy;
+- when the log without it still has `retention.bytes`;
+- when its largest timestamp is more than `retention.ms` old; the largest one of all its records,
+  from the time index where that can be trusted, else from the batch headers. Where no record has a
+  timestamp, the file's own time of change stands in.
+
+The last segment goes too, if it holds anything: an empty one is made behind it first. Offsets never
+restart. In order, each step lasting before the next one is taken: the new empty segment, with the
+producers' state as its snapshot; ``log-start-offset-checkpoint`` with the raised start; the renames
+to ``.deleted``. A crash between them leaves a log with the rows of before or of after, and the next
+pass takes the rest of the steps.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from spark_segmentlog.log.directory.state import LogDirectoryState
+from spark_segmentlog.log.io import files
+from spark_segmentlog.log.names import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TopicPartition,
+)
+from spark_segmentlog.log.segment.segment import Segment
+from spark_segmentlog.log.segment.walk import ReadBuffer
+from spark_segmentlog.log.transactions.producer_survey import survey_producers
+from spark_segmentlog.log.upkeep.partitions import (
+    MaintenanceConfig,
+    PartitionPlace,
+    find_places,
+    finish_earlier_pass,
+    maintained,
+    raise_log_start_offset,
+    wait_and_sweep,
+)
+from spark_segmentlog.log.upkeep.swap import (
+    SegmentFile,
+    Sweep,
+    list_segment_files,
+    mark_segment_deleted,
+    mark_snapshots_deleted,
+    segment_path,
+    sweep_deleted,
+    write_snapshot,
+)
+
+DEFAULT_RETENTION_MS: Final = 7 * 24 * 60 * 60 * 1000
+NO_LIMIT: Final = -1
+
+
+class CleanupPolicy(StrEnum):
+    """``cleanup.policy``; both at once is a set of the two."""
+
+    DELETE = "delete"
+    COMPACT = "compact"
+
+
+_log = logging.getLogger(__name__)
+
+
+class Reason(StrEnum):
+    """Why a segment went."""
+
+    LOG_START_OFFSET = "log start offset"
+    SIZE = "retention.bytes"
+    AGE = "retention.ms"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionConfig(MaintenanceConfig):
+    """Topic settings of retention, by Kafka's names and defaults.
+
+    Attributes
+    ----------
+    retention_ms, retention_bytes : int
+        -1 for no limit.
+    cleanup_policy : frozenset of CleanupPolicy
+        Without `DELETE`, segments go by the log start offset alone.
+    """
+
+    retention_ms: int = DEFAULT_RETENTION_MS
+    retention_bytes: int = NO_LIMIT
+    cleanup_policy: frozenset[CleanupPolicy] = frozenset({CleanupPolicy.DELETE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedSegment:
+    """A segment that went."""
+
+    base_offset: int
+    size_bytes: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRetention:
+    """What a pass did to one partition; `waiting_files` are ``.deleted`` and still too young."""
+
+    topic_partition: TopicPartition
+    directory: str
+    log_start_offset_before: int
+    log_start_offset: int
+    deleted_segments: tuple[DeletedSegment, ...]
+    removed_files: int
+    waiting_files: int
+
+    @property
+    def deleted_bytes(self) -> int:
+        """Bytes of the logs that went."""
+        return sum(segment.size_bytes for segment in self.deleted_segments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionReport:
+    """What a pass did, a row a partition."""
+
+    partitions: tuple[PartitionRetention, ...]
+
+
+def apply_retention(
+    log_directories: Sequence[str],
+    topics: Sequence[str] | None,
+    config: RetentionConfig,
+    now_ms: int,
+) -> RetentionReport:
+    """Delete what is too old or too much, under the locks of the log directories.
+
+    Parameters
+    ----------
+    log_directories : sequence of str
+        They are one log, as a broker's ``log.dirs``.
+    topics : sequence of str or None
+        None for all but a broker's own.
+    config : RetentionConfig
+    now_ms : int
+        The time that ages are measured from.
+
+    Raises
+    ------
+    LogLockedError
+        A broker, or another writer, has one of the directories.
+    UnsafeTargetError
+        A topic that a broker keeps for itself, or that has several replicas.
+    UnknownTopicOrPartitionError
+        A topic that is not there.
+    """
+    with maintained(log_directories, topics, config) as places:
+        return apply_retention_to(places, config, now_ms)
+
+
+def delete_below_log_start(place: PartitionPlace, now_ms: int) -> None:
+    """Delete the segments that lie whole below the log start, as a broker does to every log."""
+    rules = RetentionConfig(cleanup_policy=frozenset({CleanupPolicy.COMPACT}))
+    _delete(_choose(place, rules, now_ms))
+
+
+def plan_retention(
+    log_directories: Sequence[str],
+    topics: Sequence[str] | None,
+    config: RetentionConfig,
+    now_ms: int,
+) -> RetentionReport:
+    """Tell which segments `apply_retention` would delete now; takes no lock and writes nothing.
+
+    Parameters and errors are those of `apply_retention`, but for locks. ``.deleted`` files are not
+    looked at.
+    """
+    paths = sorted({os.path.realpath(path) for path in log_directories})
+    places = find_places(paths, topics, allow_replicated=config.allow_replicated)
+    return RetentionReport(partitions=tuple(_plan_partition(it, config, now_ms) for it in places))
+
+
+def apply_retention_to(
+    places: Sequence[PartitionPlace], config: RetentionConfig, now_ms: int
+) -> RetentionReport:
+    """Apply retention to partitions whose directories' locks are held."""
+    done = tuple(_retain_partition(place, config, now_ms) for place in places)
+    wait_and_sweep(places, config)
+    return RetentionReport(partitions=done)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Choice:
+    """The segments of a partition, ascending, and those at the front that go."""
+
+    place: PartitionPlace
+    state: LogDirectoryState
+    segments: Sequence[SegmentFile]
+    log_start_offset: int
+    doomed: Sequence[DeletedSegment]
+
+    def described(self) -> list[Segment]:
+        return self.place.segments(self.state, self.segments)
+
+    def new_start(self, end_offset: Callable[[], int]) -> int:
+        """Tell where the log starts without them; at its end where none is left."""
+        if not self.doomed:
+            return self.log_start_offset
+        kept = self.segments[len(self.doomed) :]
+        return max(self.log_start_offset, kept[0].base_offset if kept else end_offset())
+
+    def report(self, new_start: int, sweep: Sweep) -> PartitionRetention:
+        return PartitionRetention(
+            topic_partition=self.place.topic_partition,
+            directory=self.place.directory,
+            log_start_offset_before=self.log_start_offset,
+            log_start_offset=new_start,
+            deleted_segments=tuple(self.doomed),
+            removed_files=sweep.removed,
+            waiting_files=sweep.waiting,
+        )
+
+
+def _retain_partition(
+    place: PartitionPlace, config: RetentionConfig, now_ms: int
+) -> PartitionRetention:
+    finish_earlier_pass(place)
+    choice = _choose(place, config, now_ms)
+    new_start = _delete(choice)
+    sweep = sweep_deleted(place.directory, now_ms=now_ms, delay_ms=config.file_delete_delay_ms)
+    return choice.report(new_start, sweep)
+
+
+def _plan_partition(
+    place: PartitionPlace, config: RetentionConfig, now_ms: int
+) -> PartitionRetention:
+    choice = _choose(place, config, now_ms)
+    new_start = choice.new_start(lambda: choice.described()[-1].next_offset())
+    return choice.report(new_start, Sweep(removed=0, waiting=0))
+
+
+def _choose(place: PartitionPlace, config: RetentionConfig, now_ms: int) -> _Choice:
+    segments = list_segment_files(place.directory)
+    state = LogDirectoryState.read(place.log_directory)
+    start = place.log_start_offset(state, segments)
+    return _Choice(
+        place=place,
+        state=state,
+        segments=segments,
+        log_start_offset=start,
+        doomed=_Selection(place, state, segments, start, config, now_ms).run(),
+    )
+
+
+class _Selection:
+    """Which segments at the front of a log go, by the three rules in a broker's order."""
+
+    def __init__(
+        self,
+        place: PartitionPlace,
+        state: LogDirectoryState,
+        segments: Sequence[SegmentFile],
+        log_start_offset: int,
+        config: RetentionConfig,
+        now_ms: int,
+    ) -> None:
+        self._place = place
+        self._state = state
+        self._left = list(segments)
+        self._log_start_offset = log_start_offset
+        self._config = config
+        self._now_ms = now_ms
+        self._limit = place.high_watermark
+        self._doomed: list[DeletedSegment] = []
+        self._buffer = ReadBuffer()
+
+    def run(self) -> list[DeletedSegment]:
+        """Give the segments that go, ascending."""
+        self._take_below_start()
+        if CleanupPolicy.DELETE in self._config.cleanup_policy:
+            self._take_by_size()
+            self._take_by_age()
+        return self._doomed
+
+    def _take_below_start(self) -> None:
+        while len(self._left) > 1 and self._left[1].base_offset <= self._log_start_offset:
+            self._take(Reason.LOG_START_OFFSET)
+
+    def _take_by_size(self) -> None:
+        if self._config.retention_bytes < 0:
+            return
+        excess = sum(segment.size_bytes for segment in self._left) - self._config.retention_bytes
+        while self._may_take_first() and excess - self._left[0].size_bytes >= 0:
+            excess -= self._left[0].size_bytes
+            self._take(Reason.SIZE)
+
+    def _take_by_age(self) -> None:
+        if self._config.retention_ms < 0:
+            return
+        if self._may_take_first() and self._age_of_first_ms() < 0:
+            _log.warning(
+                "%s: segment %d has a record of the future: retention.ms deletes neither it "
+                "nor a later one",
+                self._place.directory,
+                self._left[0].base_offset,
+            )
+        while self._may_take_first() and self._age_of_first_ms() > self._config.retention_ms:
+            self._take(Reason.AGE)
+
+    def _may_take_first(self) -> bool:
+        """Tell whether the oldest may go: not an empty last one, none above the watermark."""
+        if not self._left:
+            return False
+        if len(self._left) == 1 and self._end_of_first() == self._left[0].base_offset:
+            return False
+        return self._limit is None or self._end_of_first() <= self._limit
+
+    def _end_of_first(self) -> int:
+        if len(self._left) > 1:
+            return self._left[1].base_offset
+        return self._segment(self._left[0]).next_offset(buffer=self._buffer)
+
+    def _take(self, reason: Reason) -> None:
+        segment = self._left.pop(0)
+        self._doomed.append(
+            DeletedSegment(
+                base_offset=segment.base_offset, size_bytes=segment.size_bytes, reason=reason
+            )
+        )
+
+    def _age_of_first_ms(self) -> int:
+        first = self._left[0]
+        largest = largest_timestamp(self._segment(first), self._buffer)
+        if largest < 0:
+            largest = first.modified_ns // 1_000_000
+        return self._now_ms - largest
+
+    def _segment(self, segment: SegmentFile) -> Segment:
+        following = [it.base_offset for it in self._left if it.base_offset > segment.base_offset]
+        return self._place.segment(self._state, segment.base_offset, min(following, default=None))
+
+
+def largest_timestamp(segment: Segment, buffer: ReadBuffer) -> int:
+    """Find the largest timestamp of a segment's records, in ms; -1 where none has one.
+
+    Behind the last entry of the time index the batch headers are walked: a crash can leave an index
+    that ends before the log does, or none.
+    """
+    largest, position = _last_time_entry(segment)
+    for table in segment.headers(position, buffer=buffer):
+        largest = max(largest, int(table.max_timestamp.max()))
+    return largest
+
+
+def _last_time_entry(segment: Segment) -> tuple[int, int]:
+    """Read (largest timestamp so far, position that it reaches to) from the time index."""
+    entry = segment.last_time_entry()
+    return (-1, 0) if entry is None else (entry.timestamp, segment.position_for(entry.offset))
+
+
+def _delete(choice: _Choice) -> int:
+    """Take the steps; gives the log start offset behind them."""
+    place = choice.place
+    new_start = choice.new_start(lambda: _roll_empty_segment(choice))
+    if choice.doomed:
+        raise_log_start_offset(place, new_start)
+        for segment in choice.doomed:
+            mark_segment_deleted(place.directory, segment.base_offset)
+        mark_snapshots_deleted(place.directory, [it.base_offset for it in choice.doomed])
+        files.fsync_directory(place.directory)
+    return new_start
+
+
+def _roll_empty_segment(choice: _Choice) -> int:
+    """Make an empty segment at the log's end, with the producers' state there as its snapshot."""
+    directory = choice.place.directory
+    survey = survey_producers(choice.described())
+    end_offset = max(survey.next_offset, choice.segments[-1].base_offset)
+    write_snapshot(directory, end_offset, survey.producers.states)
+    # The log comes last: a segment without its indexes would be taken for a damaged one.
+    for kind in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+        _create_empty(segment_path(directory, end_offset, kind))
+    files.fsync_directory(directory)
+    return end_offset
+
+
+def _create_empty(path: str) -> None:
+    descriptor = files.open_for_update(path, create=True)
+    try:
+        files.truncate(descriptor, 0)
+        files.fsync(descriptor)
+    finally:
+        files.close(descriptor)

@@ -1,0 +1,120 @@
+"""Completes or rebuilds the `.index` and `.timeindex` of a segment from its batch headers.
+
+Entries up to a known state of the segment stay; those behind it are made by walking the log, by
+the rules of `segment_tail`. The time index ends with the segment's largest timestamp. An index
+that is made anew replaces the old one by a rename. One that grows is written in place, and in one
+write: where the old final entry made room for others, each of them says at least as much as it
+did, so a reader beside it never finds an index that says less than before.
+"""
+
+from __future__ import annotations
+
+import os
+
+from spark_segmentlog.log.formats import offset_index, time_index
+from spark_segmentlog.log.io import files
+from spark_segmentlog.log.names import (
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TopicPartition,
+    segment_file_name,
+)
+from spark_segmentlog.log.segment.growth import (
+    AppendedEntries,
+    BatchExtents,
+    SegmentTail,
+    append_batches,
+    final_time_entry,
+)
+from spark_segmentlog.log.segment.segment import Segment
+from spark_segmentlog.log.write.append_state import batch_extents
+
+
+def complete_indexes(
+    topic_partition: TopicPartition,
+    directory: str,
+    indexed: SegmentTail,
+    *,
+    bytes_after: int,
+    index_interval_bytes: int,
+    durable: bool,
+    batches: BatchExtents | None = None,
+) -> SegmentTail:
+    """Walk a segment from where its indexes hold to its end, and write what they lack.
+
+    Parameters
+    ----------
+    topic_partition : TopicPartition
+    directory : str
+        The partition directory.
+    indexed : SegmentTail
+        The segment up to where its indexes hold; an empty one makes them anew.
+    bytes_after : int
+        End of the log's valid bytes.
+    index_interval_bytes : int
+    durable : bool
+        Whether to sync the indexes: only where somebody will trust them.
+    batches : BatchExtents, optional
+        What lies between `indexed` and the end, where it is known; else the log is walked.
+
+    Returns
+    -------
+    SegmentTail
+        The segment at its end.
+    """
+    if batches is None:
+        batches = _walk(topic_partition, directory, indexed, bytes_after)
+    added = append_batches(indexed, batches, index_interval_bytes=index_interval_bytes)
+    write_entries(directory, indexed, added, durable=durable)
+    return added.tail
+
+
+def _walk(
+    topic_partition: TopicPartition, directory: str, indexed: SegmentTail, bytes_after: int
+) -> BatchExtents:
+    segment = Segment(
+        topic_partition=topic_partition,
+        directory=directory,
+        base_offset=indexed.base_offset,
+        end_offset_bound=None,
+    )
+    parts: list[BatchExtents] = []
+    if bytes_after > indexed.size_bytes:
+        tables = segment.headers(indexed.size_bytes, bytes_after)
+        parts.extend(batch_extents(table) for table in tables)
+    return BatchExtents.concatenate(parts)
+
+
+def write_entries(
+    directory: str, indexed: SegmentTail, added: AppendedEntries, *, durable: bool
+) -> None:
+    """Write entries behind those that stay, the final time entry last."""
+    # Joined as bytes: numpy would turn entries that it joins to the machine's byte order.
+    times = added.time_entries.tobytes() + final_time_entry(added.tail).tobytes()
+    for suffix, kept, entry, data in (
+        (
+            OFFSET_INDEX_SUFFIX,
+            indexed.offset_entries,
+            offset_index.ENTRY,
+            added.offset_entries.tobytes(),
+        ),
+        (TIME_INDEX_SUFFIX, indexed.time_entries, time_index.ENTRY, times),
+    ):
+        path = os.path.join(directory, segment_file_name(indexed.base_offset, suffix))
+        if indexed.size_bytes == 0:
+            files.write_atomically(path, data, durable=durable)
+        else:
+            _write_behind(path, kept * entry.itemsize, data, durable=durable)
+
+
+def _write_behind(path: str, position: int, data: bytes, *, durable: bool) -> None:
+    descriptor = files.open_for_update(path)
+    try:
+        if data:
+            files.write_all(descriptor, data, position)
+        if os.fstat(descriptor).st_size > position + len(data):
+            files.truncate(descriptor, position + len(data))
+        if durable:
+            files.fsync(descriptor)
+    finally:
+        files.close(descriptor)

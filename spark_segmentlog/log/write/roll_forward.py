@@ -1,0 +1,525 @@
+"""Ends a commit whose journal is written: takes its steps, whether for the first time or again.
+
+Every step can be repeated, and a step that copies always is: after a crash nobody knows whether a
+sync of what lies there once failed, so the bytes are cut off and copied again from staging. Before
+anything is cut, everything is looked at: a target must be as the journal recorded it, or hold our
+bytes (or zeros, where the power took some of them), or all of them. Anything else is an error and
+nothing is touched.
+
+The caller holds the locks of all the journal's log directories.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from spark_segmentlog.errors import RecoveryError
+from spark_segmentlog.log.directory.journal import (
+    COMMIT_DIRECTORY_NAME,
+    VERSIONS_FILE_NAME,
+    AdoptStep,
+    ApplicationVersion,
+    CommitPhase,
+    CopyStep,
+    Journal,
+    PartitionPlan,
+    SegmentPlan,
+    journal_path,
+    read_versions,
+)
+from spark_segmentlog.log.formats.checkpoints import (
+    CLEAN_SHUTDOWN_MARK,
+    HIGH_WATERMARK_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    PARTITION_METADATA,
+    format_leader_epochs,
+    format_offset_checkpoint,
+    read_offset_checkpoint,
+)
+from spark_segmentlog.log.io import files
+from spark_segmentlog.log.io.reading import LOCAL
+from spark_segmentlog.log.names import TopicPartition, segment_file_name
+from spark_segmentlog.log.segment.growth import BatchExtents, SegmentTail
+from spark_segmentlog.log.write.append_state import write_tail_file
+from spark_segmentlog.log.write.index_completion import complete_indexes
+from spark_segmentlog.log.write.stamping import header_checksum_of
+from spark_segmentlog.record.layout import RECORD_BATCH_HEADER
+
+COMPARED_BYTES: Final = 1024 * 1024
+MAX_OPEN_STAGED: Final = 64
+
+
+def write_journals(journals: Sequence[Journal]) -> None:
+    """Write the parts of a commit, the deciding one last: from here on the write is committed."""
+    deciding, *others = journals
+    for journal in others:
+        _write_journal(journal.in_phase(CommitPhase.PREPARED))
+    _write_journal(deciding)
+
+
+def announce_decision(journals: Sequence[Journal]) -> None:
+    """Tell every part that the commit is decided: each can be ended without the others now."""
+    for journal in journals[1:]:
+        # A journal of the first format may need files of another directory: it stays as it is.
+        if all(os.path.dirname(it) == journal.log_directory for it in journal.staged_paths):
+            _write_journal(journal)
+
+
+def remove_journals(log_directories: Iterable[str]) -> None:
+    """Take journals away, the first directory's last, and make that last."""
+    for directory in reversed(list(log_directories)):
+        folder = os.path.join(directory, COMMIT_DIRECTORY_NAME)
+        path = journal_path(directory)
+        files.unlink(path, missing_ok=True)
+        files.unlink(path + files.TEMPORARY_SUFFIX, missing_ok=True)
+        files.rmdir(folder, missing_ok=True)
+        files.fsync_directory(directory)
+
+
+KnownBatches = Mapping[tuple[str, int], BatchExtents]
+
+
+def roll_forward(journals: Sequence[Journal], *, known_batches: KnownBatches | None = None) -> None:
+    """Take the steps of a commit to their end.
+
+    Parameters
+    ----------
+    journals : sequence of Journal
+        The parts of the commit that are ended together; the deciding one, if it is there, first.
+    known_batches : mapping, optional
+        For the first time: the batches of extents, by staged path and position, as far as they are
+        at hand. None says that steps may have been taken before.
+
+    Raises
+    ------
+    RecoveryError
+        A file is in a state that no crash of this commit leaves; nothing was touched.
+    OSError
+        A step failed; the journals stay.
+    """
+    # Behind a visible journal all steps are taken, and others may have written since.
+    if not any(journal.is_visible for journal in journals):
+        if known_batches is None:
+            for journal in journals:
+                check_targets(journal)
+        announce_decision(journals)
+        for journal in journals:
+            _roll_forward_part(journal, known_batches)
+        _publish(journals)
+    remove_journals([journal.log_directory for journal in journals])
+    for journal in journals:
+        for path in journal.staged_paths:
+            if os.path.dirname(path) == journal.log_directory:
+                files.unlink(path, missing_ok=True)
+
+
+def _roll_forward_part(journal: Journal, known_batches: KnownBatches | None) -> None:
+    _unlink_mark(journal)
+    _make_partition_directories(journal)
+    with _StagedSources() as sources:
+        for plan in journal.partitions:
+            _take_steps(journal, plan, sources, known_batches)
+    _write_checkpoints(journal)
+
+
+# Looking
+
+
+def check_targets(journal: Journal) -> None:
+    """Look at all that the steps would touch.
+
+    Raises
+    ------
+    RecoveryError
+        A file is in a state that no crash of this commit leaves.
+    """
+    with _StagedSources() as sources:
+        for plan in journal.partitions:
+            _check_folder(journal, plan)
+            for segment in plan.segments:
+                _check_segment(plan, segment, sources)
+
+
+def _check_folder(journal: Journal, plan: PartitionPlan) -> None:
+    """Refuse to go through a link that is not, in this very directory, what it was."""
+    if not os.path.islink(plan.directory):
+        return
+    is_the_same = os.stat(journal.log_directory).st_ino == journal.inode
+    try:
+        leads_to = os.stat(plan.directory).st_ino
+    except FileNotFoundError:
+        leads_to = None
+    if plan.linked_inode is None or not is_the_same or leads_to != plan.linked_inode:
+        raise RecoveryError(
+            f"partition folder {plan.directory} is a link, and not the one of the open commit: put "
+            "the folder itself, or a mount of it, in its place, then run segmentlog recover"
+        )
+
+
+def _check_segment(plan: PartitionPlan, segment: SegmentPlan, sources: _StagedSources) -> None:
+    path = _log_path(plan, segment.base_offset)
+    size = _size_if_there(path)
+    adopt = _adopt_step(plan, segment.base_offset)
+    is_as_before = size == segment.file_bytes_before
+    if adopt is not None:
+        if _is_to_be_renamed(adopt, path):
+            if is_as_before:
+                # The power may take back a rename, and leave what was appended behind it since.
+                path = adopt.staged_path
+                size = _size_if_there(path)
+            elif adopt.size_bytes > size:
+                raise _unexpected(path, size, segment)
+        _check_adopted(path, size, adopt, segment)
+    elif is_as_before:
+        return
+    start = segment.valid_bytes_before if adopt is None else adopt.size_bytes
+    if not start <= size <= max(segment.bytes_after, segment.file_bytes_before):
+        raise _unexpected(path, size, segment)
+    for step in _copy_steps(plan, segment.base_offset):
+        _check_copied(path, size, step, sources, torn_bytes=segment.file_bytes_before)
+
+
+def _is_to_be_renamed(adopt: AdoptStep, path: str) -> bool:
+    """Tell whether the staged file still waits; the power may leave it with both of its names."""
+    if not os.path.lexists(adopt.staged_path):
+        return False
+    return not (os.path.lexists(path) and os.path.samefile(adopt.staged_path, path))
+
+
+def _check_adopted(path: str, size: int, adopt: AdoptStep, segment: SegmentPlan) -> None:
+    """Know a staged file by inode, size and first batch; a copy of it by all its headers."""
+    if size < adopt.size_bytes or _first_header(path) != adopt.first_header:
+        raise _unexpected(path, size, segment)
+    is_the_same = os.stat(path).st_ino == adopt.inode
+    if not is_the_same and header_checksum_of(path, adopt.size_bytes) != adopt.header_checksum:
+        raise _unexpected(path, size, segment)
+
+
+def _check_copied(
+    path: str,
+    size: int,
+    step: CopyStep,
+    sources: _StagedSources,
+    *,
+    torn_bytes: int,
+    allow_zeros: bool = True,
+) -> None:
+    """Compare what is there of a copy with its source: lost pages are zeros.
+
+    Up to `torn_bytes` the file held a torn tail before, which may be there again.
+    """
+    source = sources.open(step.staged_path)
+    target = files.open_plain_file(path)
+    try:
+        done, there = (
+            max(torn_bytes - step.position, 0),
+            min(step.length_bytes, size - step.position),
+        )
+        while done < there:
+            count = min(COMPARED_BYTES, there - done)
+            ours = files.read_exactly(source, step.staged_position + done, count)
+            found = files.read_exactly(target, step.position + done, count)
+            if found != ours and not (allow_zeros and _is_ours(found, ours)):
+                raise RecoveryError(
+                    f"bytes that are not of the open commit near position "
+                    f"{step.position + done} (file {path})"
+                )
+            done += count
+    finally:
+        files.close(target)
+
+
+def _check_copies(plan: PartitionPlan, segment: SegmentPlan, sources: _StagedSources) -> None:
+    """Read back what was copied again, since something went wrong the first time."""
+    path = _log_path(plan, segment.base_offset)
+    for step in _copy_steps(plan, segment.base_offset):
+        _check_copied(path, segment.bytes_after, step, sources, torn_bytes=0, allow_zeros=False)
+
+
+def _is_ours(found: bytes, ours: bytes) -> bool:
+    """Compare bytes, taking zeros for bytes of ours that were lost."""
+    if len(found) != len(ours):
+        return False
+    there = np.frombuffer(found, np.uint8)
+    return bool(((there == np.frombuffer(ours, np.uint8)) | (there == 0)).all())
+
+
+# The steps
+
+
+def _take_steps(
+    journal: Journal,
+    plan: PartitionPlan,
+    sources: _StagedSources,
+    known_batches: KnownBatches | None,
+) -> None:
+    directory = plan.directory
+    if plan.partition_metadata is not None:
+        path = os.path.join(directory, PARTITION_METADATA)
+        files.write_atomically(path, plan.partition_metadata)
+    if plan.leader_epochs is not None:
+        path = os.path.join(directory, LEADER_EPOCH_CHECKPOINT)
+        files.write_atomically(path, format_leader_epochs(plan.leader_epochs))
+    tail: SegmentTail | None = None
+    for segment in plan.segments:
+        _write_log(plan, segment, sources)
+        if known_batches is None:
+            _check_copies(plan, segment, sources)
+        tail = _complete_indexes(journal, plan, segment, known_batches)
+    if tail is not None:
+        write_tail_file(directory, tail)
+    # Indexes that were made anew were renamed to their names, which a mark speaks of too.
+    if _makes_names(plan) or journal.clean_shutdown_mark is not None:
+        files.fsync_directory(directory)
+
+
+def _complete_indexes(
+    journal: Journal,
+    plan: PartitionPlan,
+    segment: SegmentPlan,
+    known_batches: KnownBatches | None,
+) -> SegmentTail:
+    """Complete the indexes; after a crash make them anew, as unsynced entries may be gone."""
+    indexed = segment.indexed
+    is_marked = journal.clean_shutdown_mark is not None
+    if known_batches is None:
+        indexed = SegmentTail.empty(segment.base_offset, created_ms=indexed.created_ms)
+    return complete_indexes(
+        plan.topic_partition,
+        plan.directory,
+        indexed,
+        bytes_after=segment.bytes_after,
+        index_interval_bytes=journal.index_interval_bytes,
+        # Without the mark the next writer looks at the last segment's indexes, at no others.
+        durable=is_marked or segment is not plan.segments[-1],
+        batches=_batches_behind(plan, segment, indexed, known_batches or {}),
+    )
+
+
+def _batches_behind(
+    plan: PartitionPlan, segment: SegmentPlan, indexed: SegmentTail, known: KnownBatches
+) -> BatchExtents | None:
+    """Join the batches behind a state of a segment; None where not all of them are known."""
+    adopt = _adopt_step(plan, segment.base_offset)
+    places = [] if adopt is None else [(adopt.staged_path, 0)]
+    places.extend(
+        (step.staged_path, step.staged_position) for step in _copy_steps(plan, segment.base_offset)
+    )
+    if indexed.size_bytes != segment.valid_bytes_before or not known.keys() >= set(places):
+        return None
+    return BatchExtents.concatenate([known[place] for place in places])
+
+
+def _makes_names(plan: PartitionPlan) -> bool:
+    """Tell whether files appear or are replaced in the partition directory that must last."""
+    return (
+        plan.partition_metadata is not None
+        or plan.leader_epochs is not None
+        or any(segment.file_bytes_before < 0 for segment in plan.segments)
+        or any(isinstance(step, AdoptStep) for step in plan.steps)
+    )
+
+
+def _write_log(plan: PartitionPlan, segment: SegmentPlan, sources: _StagedSources) -> None:
+    path = _log_path(plan, segment.base_offset)
+    adopt = _adopt_step(plan, segment.base_offset)
+    start = segment.valid_bytes_before
+    if adopt is not None:
+        if _is_to_be_renamed(adopt, path):
+            _adopt(adopt, path, sources)
+        start = adopt.size_bytes
+    copies = _copy_steps(plan, segment.base_offset)
+    descriptor = files.open_for_update(path, create=segment.file_bytes_before < 0)
+    try:
+        is_longer = os.fstat(descriptor).st_size > start
+        if is_longer:
+            files.truncate(descriptor, start)
+        for step in copies:
+            files.copy_range(
+                sources.open(step.staged_path),
+                descriptor,
+                source_position=step.staged_position,
+                target_position=step.position,
+                length=step.length_bytes,
+            )
+        if copies or is_longer or (adopt is None and segment.file_bytes_before < 0):
+            files.fsync(descriptor)
+    finally:
+        files.close(descriptor)
+
+
+def _adopt(adopt: AdoptStep, path: str, sources: _StagedSources) -> None:
+    """Rename a staged file to a segment; copied where the folder is on another mount after all."""
+    try:
+        files.rename(adopt.staged_path, path)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        _copy_whole(adopt, path, sources)
+
+
+def _copy_whole(adopt: AdoptStep, path: str, sources: _StagedSources) -> None:
+    temporary = path + files.TEMPORARY_SUFFIX
+    descriptor = files.open_for_update(temporary, create=True)
+    try:
+        files.truncate(descriptor, 0)
+        files.copy_range(
+            sources.open(adopt.staged_path),
+            descriptor,
+            source_position=0,
+            target_position=0,
+            length=adopt.size_bytes,
+        )
+        files.fsync(descriptor)
+    finally:
+        files.close(descriptor)
+    files.rename(temporary, path)
+
+
+def _unlink_mark(journal: Journal) -> None:
+    if journal.clean_shutdown_mark is not None:
+        directory = journal.log_directory
+        files.unlink(os.path.join(directory, CLEAN_SHUTDOWN_MARK), missing_ok=True)
+        files.fsync_directory(directory)
+
+
+def _make_partition_directories(journal: Journal) -> None:
+    made = [plan for plan in journal.partitions if plan.start_before is None]
+    for plan in made:
+        files.mkdir(plan.directory, exist_ok=True)
+    if made:
+        files.fsync_directory(journal.log_directory)
+
+
+def _write_checkpoints(journal: Journal) -> None:
+    """Write log start offsets that moved, and high watermarks where a broker keeps them."""
+    directory, plans = journal.log_directory, journal.partitions
+    moved = {
+        plan.topic_partition: plan.start_after
+        for plan in plans
+        if plan.start_after != (plan.start_before or 0)
+    }
+    if moved:
+        starts = read_offset_checkpoint(LOCAL, directory, LOG_START_OFFSET_CHECKPOINT) or {}
+        _write_checkpoint(directory, LOG_START_OFFSET_CHECKPOINT, {**starts, **moved})
+    marks = read_offset_checkpoint(LOCAL, directory, HIGH_WATERMARK_CHECKPOINT)
+    if marks is not None and plans:
+        ends = {plan.topic_partition: plan.end_after for plan in plans}
+        _write_checkpoint(directory, HIGH_WATERMARK_CHECKPOINT, {**marks, **ends})
+
+
+def _write_checkpoint(directory: str, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+    files.write_atomically(os.path.join(directory, name), format_offset_checkpoint(offsets))
+
+
+def _publish(journals: Sequence[Journal]) -> None:
+    """Raise the counters, put the marks back, and end the caps of all directories at once.
+
+    What the marks vouch for lasts by now, and so do the checkpoints before a mark does: the folder
+    is synced between the two.
+    """
+    for journal in journals:
+        directory = journal.log_directory
+        files.write_atomically(os.path.join(directory, VERSIONS_FILE_NAME), _next_versions(journal))
+        mark = journal.clean_shutdown_mark
+        if mark is not None:
+            files.fsync_directory(directory)
+            files.write_atomically(os.path.join(directory, CLEAN_SHUTDOWN_MARK), mark)
+        files.fsync_directory(directory)
+    if len(journals) > 1:
+        _write_journal(journals[0].in_phase(CommitPhase.VISIBLE))
+
+
+def _next_versions(journal: Journal) -> bytes:
+    versions = read_versions(journal.log_directory)
+    applications: Mapping[str, ApplicationVersion] = versions.applications
+    if journal.application is not None and journal.version is not None:
+        entry = ApplicationVersion(version=journal.version, write_id=journal.write_id)
+        applications = {**applications, journal.application: entry}
+    return replace(versions, counter=versions.counter + 1, applications=applications).to_bytes()
+
+
+def _write_journal(journal: Journal) -> None:
+    path = journal_path(journal.log_directory)
+    folder = os.path.dirname(path)
+    files.mkdir(folder, exist_ok=True)
+    files.fsync_directory(journal.log_directory)
+    files.write_atomically(path, journal.to_bytes())
+    files.fsync_directory(folder)
+
+
+class _StagedSources:
+    """Staged files that are open for copying, not too many at a time."""
+
+    def __init__(self) -> None:
+        self._descriptors: dict[str, int] = {}
+
+    def __enter__(self) -> _StagedSources:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for descriptor in self._descriptors.values():
+            files.close(descriptor)
+        self._descriptors.clear()
+
+    def open(self, path: str) -> int:
+        if path not in self._descriptors:
+            if len(self._descriptors) >= MAX_OPEN_STAGED:
+                files.close(self._descriptors.pop(next(iter(self._descriptors))))
+            try:
+                self._descriptors[path] = files.open_plain_file(path)
+            except FileNotFoundError as error:
+                raise RecoveryError(
+                    f"a staged file of the open commit is missing (file {path})"
+                ) from error
+        return self._descriptors[path]
+
+
+def _adopt_step(plan: PartitionPlan, base_offset: int) -> AdoptStep | None:
+    for step in plan.steps:
+        if isinstance(step, AdoptStep) and step.base_offset == base_offset:
+            return step
+    return None
+
+
+def _copy_steps(plan: PartitionPlan, base_offset: int) -> list[CopyStep]:
+    return [
+        step
+        for step in plan.steps
+        if isinstance(step, CopyStep) and step.base_offset == base_offset
+    ]
+
+
+def _log_path(plan: PartitionPlan, base_offset: int) -> str:
+    return os.path.join(plan.directory, segment_file_name(base_offset))
+
+
+def _size_if_there(path: str) -> int:
+    """Measure a file; -1 where it is not there."""
+    try:
+        return os.lstat(path).st_size
+    except FileNotFoundError:
+        return -1
+
+
+def _first_header(path: str) -> bytes:
+    descriptor = files.open_plain_file(path)
+    try:
+        return files.read_exactly(descriptor, 0, RECORD_BATCH_HEADER.size)
+    finally:
+        files.close(descriptor)
+
+
+def _unexpected(path: str, size: int, segment: SegmentPlan) -> RecoveryError:
+    return RecoveryError(
+        f"segment is in a state that no crash of the open commit leaves: {size} bytes (-1: not "
+        f"there), recorded are {segment.file_bytes_before} before and {segment.bytes_after} "
+        f"after (file {path})"
+    )

@@ -1,0 +1,216 @@
+"""Compiled loops over compressed bytes: where zstd frames end, and raw snappy piece by piece.
+
+The rules of `kernels` hold: every read is behind a comparison with the end of the bytes, every
+loop ends for any bytes. The twin of `decode_snappy` is cramjam, which takes whole blocks alone, and
+`whole_frames` agrees with what zstd itself accepts: `tests/record/test_block_stream.py` compares.
+
+Formats: https://github.com/facebook/zstd/blob/dev/doc/zstd_compression_format.md and
+https://github.com/google/snappy/blob/main/format_description.txt
+"""
+
+from __future__ import annotations
+
+from spark_segmentlog.record.jit import copy_bytes, inlined, int64, kernel, load_be32, load_u32
+from spark_segmentlog.record.types import Bytes, Int64s
+
+_ZSTD_MAGIC = 0xFD2FB528
+_ZSTD_SKIPPABLE_MAGIC = 0x184D2A50
+_ZSTD_CHECKSUM_FLAG = 0x04
+_ZSTD_SINGLE_SEGMENT_FLAG = 0x20
+_ZSTD_BLOCK_HEADER_BYTES = 3
+_ZSTD_RLE_BLOCK = 1
+_ZSTD_RESERVED_BLOCK = 3
+
+# The state of a snappy block: next byte of it, bytes in the room, bytes of the literal in hand that
+# are still to come, bytes of the whole block that are.
+
+SNAPPY_POSITION, SNAPPY_USED, SNAPPY_LITERAL, SNAPPY_MISSING = range(4)
+SNAPPY_STATE_FIELDS = 4
+
+SNAPPY_DONE, SNAPPY_FULL, SNAPPY_BAD, SNAPPY_FAR = range(4)
+
+# A copy is written as a whole.
+SNAPPY_SLACK_BYTES = 64
+
+
+@inlined
+def _zstd_header_bytes(flags: int) -> int:
+    """Bytes of a frame's header behind its magic."""
+    is_single = flags & _ZSTD_SINGLE_SEGMENT_FLAG != 0
+    size = 1 if is_single else 2
+    dictionary = flags & 3
+    size += 4 if dictionary == 3 else dictionary
+    content = flags >> 6
+    if content > 0:
+        size += 1 << content
+    elif is_single:
+        size += 1
+    return size
+
+
+@kernel
+def zstd_frame(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
+    """Index behind the frame, or skippable frame, at a position, and how many blocks it has.
+
+    The index is -1 where none ends before `end`. Only the framing is looked at: a decoder that is
+    handed the frame reads up to there and no further.
+    """
+    if end - position < 8:
+        return -1, 0
+    magic = int64(load_u32(buffer, position))
+    if magic & ~0xF == _ZSTD_SKIPPABLE_MAGIC:
+        position += 8 + int64(load_u32(buffer, position + 4))
+        return (position if position <= end else -1), 0
+    if magic != _ZSTD_MAGIC:
+        return -1, 0
+    flags = int64(buffer[position + 4])
+    position += 4 + _zstd_header_bytes(flags)
+    count = 0
+    is_last = False
+    while not is_last:
+        if end - position < _ZSTD_BLOCK_HEADER_BYTES:
+            return -1, count
+        header = (
+            int64(buffer[position])
+            | int64(buffer[position + 1]) << 8
+            | int64(buffer[position + 2]) << 16
+        )
+        is_last = header & 1 != 0
+        kind = (header >> 1) & 3
+        if kind == _ZSTD_RESERVED_BLOCK:
+            return -1, count
+        count += 1
+        position += _ZSTD_BLOCK_HEADER_BYTES
+        position += 1 if kind == _ZSTD_RLE_BLOCK else header >> 3
+    if flags & _ZSTD_CHECKSUM_FLAG != 0:
+        position += 4
+    return (position if position <= end else -1), count
+
+
+@kernel
+def count_full_blocks(buffer: Bytes) -> int:
+    """How many blocks of zstd frames an encoder has filled: all but the last of each frame."""
+    count = 0
+    position = 0
+    while position >= 0 and position < len(buffer):
+        position, blocks = zstd_frame(buffer, position, len(buffer))
+        count += max(blocks - 1, 0)
+    return count
+
+
+@kernel
+def whole_frames(buffer: Bytes, spans: Int64s) -> int:
+    """How many blocks, from the first on, are whole zstd frames from their start to their end."""
+    for index in range(len(spans)):
+        position, end = spans[index, 0], spans[index, 1]
+        if position < 0 or end > len(buffer) or position >= end:
+            return index
+        while position < end:
+            position = zstd_frame(buffer, position, end)[0]
+            if position < 0:
+                return index
+    return len(spans)
+
+
+@kernel
+def xerial_bytes(buffer: Bytes, position: int) -> int:
+    """Sum of what the raw blocks of xerial framing declare, up to the first that cannot be one."""
+    total = 0
+    while position + 4 < len(buffer):
+        length = int64(load_be32(buffer, position))
+        if length < 1 or length > len(buffer) - position - 4:
+            break
+        size = int64(0)
+        for at in range(min(length, 5)):
+            byte = int64(buffer[position + 4 + at])
+            size |= (byte & 0x7F) << (7 * at)
+            if byte < 0x80:
+                break
+        total += size
+        position += 4 + length
+    return total
+
+
+@kernel
+def count_lz4_blocks(buffer: Bytes, position: int) -> int:
+    """How many blocks of a plain lz4 frame follow, up to its end or the first that is none."""
+    count = 0
+    while position + 4 <= len(buffer):
+        length = int64(load_u32(buffer, position)) & 0x7FFFFFFF
+        if length == 0 or length > len(buffer) - position - 4:
+            break
+        count += 1
+        position += 4 + length
+    return count
+
+
+@kernel
+def decode_snappy(block: Bytes, room: Bytes, state: Int64s) -> int:
+    """Decode elements of a raw snappy block into a room, from where the state stands.
+
+    Returns SNAPPY_FULL when the room is, SNAPPY_DONE at the end of the block, SNAPPY_BAD for bytes
+    that are no block, SNAPPY_FAR for a copy from before the room. Before the next call the caller
+    may move the last bytes to the room's front.
+    """
+    position = state[SNAPPY_POSITION]
+    used = state[SNAPPY_USED]
+    literal = state[SNAPPY_LITERAL]
+    missing = state[SNAPPY_MISSING]
+    end = len(block)
+    code = SNAPPY_FULL
+    while True:
+        if literal > 0:
+            count = min(literal, len(room) - used)
+            copy_bytes(room, used, block, position, count)
+            position += count
+            used += count
+            literal -= count
+            missing -= count
+        if len(room) - used < SNAPPY_SLACK_BYTES and missing > 0:
+            break
+        if position == end:
+            code = SNAPPY_DONE if missing == 0 else SNAPPY_BAD
+            break
+        tag = int64(block[position])
+        kind = tag & 3
+        position += 1
+        extra = kind
+        if kind == 0:
+            extra = max((tag >> 2) - 59, 0)
+        elif kind == 3:
+            extra = 4
+        if extra > end - position:
+            code = SNAPPY_BAD
+            break
+        number = int64(0)
+        for at in range(extra):
+            number |= int64(block[position + at]) << (8 * at)
+        position += extra
+        if kind == 0:
+            literal = (number if extra > 0 else tag >> 2) + 1
+            if literal > end - position or literal > missing:
+                code = SNAPPY_BAD
+                break
+            continue
+        length = (tag >> 2) + 1
+        if kind == 1:
+            length = ((tag >> 2) & 7) + 4
+            number |= (tag >> 5) << 8
+        if number == 0 or length > missing:
+            code = SNAPPY_BAD
+            break
+        if number > used:
+            code = SNAPPY_FAR
+            break
+        if number >= length:
+            copy_bytes(room, used, room, used - number, length)
+        else:
+            for at in range(length):
+                room[used + at] = room[used + at - number]
+        used += length
+        missing -= length
+    state[SNAPPY_POSITION] = position
+    state[SNAPPY_USED] = used
+    state[SNAPPY_LITERAL] = literal
+    state[SNAPPY_MISSING] = missing
+    return code

@@ -1,0 +1,508 @@
+"""From batches and messages, chosen by their headers, to Arrow record batches.
+
+`scan_headers` lists the entries of a piece of a file, the caller chooses rows, and a
+`RecordDecoder` turns them into columns: one kernel call for many entries checks their checksums,
+filters their records and writes those that are wanted straight into Arrow's buffers. Compressed
+batches are decompressed some at a time into memory that is reused, those that do not fit there
+piece by piece, and decoded from there by the same kernel. Bytes that are bad become errors of
+`spark_segmentlog.errors`, worded by the plain twins in `batch` and `legacy`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from typing import NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+from spark_segmentlog.errors import (
+    InvalidRecordError,
+    MalformedTimestampError,
+)
+from spark_segmentlog.record.codec.block_stream import NO_LIMIT, BlockWindow, open_window
+from spark_segmentlog.record.codec.codec_kernels import whole_frames
+from spark_segmentlog.record.codec.decompress import (
+    BlockError,
+    BlockTooLargeError,
+    DecompressionBuffer,
+    OutputFullError,
+)
+from spark_segmentlog.record.kernels import decode as kernels
+from spark_segmentlog.record.layout import (
+    COMPRESSION_CODEC_MASK,
+    MAGIC_V2,
+    RECORD_BATCH_OVERHEAD,
+    Codec,
+)
+from spark_segmentlog.record.plain.batch import BatchPlace, iterate_records
+from spark_segmentlog.record.plain.legacy import iterate_messages
+from spark_segmentlog.record.read.arrow_output import ArrowOutput
+from spark_segmentlog.record.read.header_table import HeaderTable
+from spark_segmentlog.record.read.record_filter import EVERY_RECORD, RecordFilter
+from spark_segmentlog.record.read.streamed_batch import BatchPiece, StreamedBatch
+from spark_segmentlog.record.read.wrapper import OpenWrapper, plain_messages, wrapper_value
+from spark_segmentlog.record.types import Bools, Bytes, Int64s, bytes_view, flat_bytes
+
+# No Arrow array of ours holds more bytes than 32-bit offsets can tell, a single huge record
+# included.
+_MAX_ARROW_BYTES = 1 << 30
+# Batches that are decompressed before they are decoded, at most.
+_MAX_GROUP_ROWS = 1024
+_NO_SPANS: Int64s = np.empty((0, 2), np.int64)
+
+
+# Told the row of a header table, the first and the last offset of a wrapper.
+CheckWrapper = Callable[[int, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """What one call of `decode` works on."""
+
+    buffer: Bytes
+    view: memoryview
+    entries: Int64s
+    file_position: int
+
+    def span(self, row: int) -> tuple[int, int]:
+        start = int(self.entries[row, kernels.POSITION]) - self.file_position
+        return start, start + int(self.entries[row, kernels.SIZE_BYTES])
+
+    def records(self, row: int) -> memoryview:
+        """What stands behind the header of a batch."""
+        start, end = self.span(row)
+        return self.view[start + RECORD_BATCH_OVERHEAD : end]
+
+
+class RecordDecoder:
+    """Decodes chosen batches and messages into Arrow batches; used in a task, for one file.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Any of key, value, topic, partition, offset, timestamp, timestampType and headers, in any
+        order; nothing else is decoded. It may be empty: then batches only have a number of rows.
+    topic : str
+    partition : int
+        Constants of every row.
+    source : str
+        Names the file in errors.
+    record_filter : RecordFilter
+        Applied to every record.
+    check_crcs : bool
+        Whether checksums are compared, those of messages in wrappers included.
+    validate_first : bool
+        Check a batch as a whole before any of its rows is given out, so that decoding can go on
+        behind a bad one.
+    max_arrow_rows, max_arrow_bytes : int
+        Where an Arrow batch is cut. A record above the limit of bytes makes one of its own.
+    max_decompressed_bytes : int
+        Limit on the decompressed size of a batch or wrapper; memory needs none.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[str],
+        *,
+        topic: str,
+        partition: int,
+        source: str,
+        record_filter: RecordFilter = EVERY_RECORD,
+        check_crcs: bool = True,
+        validate_first: bool = False,
+        max_arrow_rows: int = 32768,
+        max_arrow_bytes: int = 8 * 1024 * 1024,
+        max_decompressed_bytes: int = NO_LIMIT,
+    ) -> None:
+        max_bytes = min(max_arrow_bytes, _MAX_ARROW_BYTES)
+        self._output = ArrowOutput(
+            columns, topic=topic, partition=partition, max_rows=max_arrow_rows, max_bytes=max_bytes
+        )
+        self._topic = topic
+        self._partition = partition
+        self._source = source
+        self._check_crcs = check_crcs
+        self._max_decompressed_bytes = max_decompressed_bytes
+        self._scratch = DecompressionBuffer(max_decompressed_bytes)
+        settings = _settings(columns, record_filter)
+        settings[kernels.MAX_ROWS] = max_arrow_rows
+        settings[kernels.MAX_BYTES] = max_bytes
+        settings[kernels.CHECK_CRCS] = check_crcs
+        settings[kernels.VALIDATE_FIRST] = validate_first
+        self._check_wrapper: CheckWrapper | None = None
+        self._start_offset = int(settings[kernels.START_OFFSET])
+        self._settings = settings
+        # For bytes whose checksum was compared before they were decompressed.
+        self._checked_settings = settings.copy()
+        self._checked_settings[kernels.CHECK_CRCS] = False
+
+    @property
+    def source(self) -> str:
+        """Name of the file in errors; may be set when the next file's bytes follow."""
+        return self._source
+
+    @source.setter
+    def source(self, source: str) -> None:
+        self._source = source
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of the Arrow batches, equal to what Spark makes of the same columns (UTC)."""
+        return self._output.schema
+
+    def decode(
+        self,
+        buffer: Bytes,
+        table: HeaderTable,
+        selected: Bools | Int64s | None = None,
+        *,
+        file_position: int,
+        min_offset: int = 0,
+        check_wrapper: CheckWrapper | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Decode rows of a header table; what does not fill an Arrow batch waits for more.
+
+        Parameters
+        ----------
+        buffer : ndarray of uint8
+            Holds the entries; it may be used for other bytes when the iterator is exhausted.
+        table : HeaderTable
+            Of these bytes.
+        selected : ndarray, optional
+            Mask or numbers of rows; all of them where not given. Control batches are never rows.
+        file_position : int
+            Position in the file of ``buffer[0]``.
+        min_offset : int
+            Records below it are left out, beside those that the filter leaves out.
+        check_wrapper : callable, optional
+            Told the row, first and last offset of a wrapper whose messages have other offsets than
+            its header makes one expect, before they are decoded; may raise.
+
+        Raises
+        ------
+        CorruptRecordError
+            One of its subclasses, naming the entry. With `validate_first` no row of that entry was
+            taken, those before it are waiting, and decoding may go on with the rows behind it.
+        MalformedTimestampError
+            When a timestamp cannot be held by Spark, and that column is asked for.
+        """
+        start_offset = max(self._start_offset, min_offset)
+        self._check_wrapper = check_wrapper
+        self._settings[kernels.START_OFFSET] = start_offset
+        self._checked_settings[kernels.START_OFFSET] = start_offset
+        flat = flat_bytes(buffer)
+        source = _Input(flat, bytes_view(flat), table.entries, file_position)
+        for kind, rows, spans in _runs(source, selected):
+            yield from self._decode_run(source, kind, rows, spans)
+
+    def flush(self) -> pa.RecordBatch | None:
+        """Give out the rows that are waiting, if there are any."""
+        return self._output.take()
+
+    def _decode_run(
+        self, source: _Input, kind: int, rows: Int64s, spans: Int64s
+    ) -> Iterator[pa.RecordBatch]:
+        if kind == kernels.PLAIN_BATCH:
+            return self._decode_batches(source, source.buffer, rows, spans, self._settings)
+        if kind == kernels.COMPRESSED_BATCH:
+            return self._decode_compressed(source, rows)
+        if kind == kernels.PLAIN_MESSAGE:
+            return self._decode_messages(source, rows)
+        if kind == kernels.WRAPPER:
+            return self._decode_wrappers(source, rows)
+        return self._raise_error(source, int(rows[0]))
+
+    # Format 2
+
+    def _decode_batches(
+        self,
+        source: _Input,
+        body: Bytes,
+        rows: Int64s,
+        spans: Int64s,
+        settings: Int64s,
+        *,
+        first: tuple[int, int] = (0, 0),
+    ) -> Iterator[pa.RecordBatch]:
+        output = self._output
+
+        def step() -> int:
+            return kernels.decode_batches(
+                source.buffer,
+                source.file_position,
+                body,
+                source.entries,
+                rows,
+                spans,
+                settings,
+                output.state,
+                output.outputs,
+            )
+
+        return self._drive(step, source, rows, spans, first)
+
+    def _decode_compressed(self, source: _Input, rows: Int64s) -> Iterator[pa.RecordBatch]:
+        good = np.ones(len(rows), np.bool_)
+        if self._check_crcs:
+            kernels.check_entry_crcs(
+                source.buffer, source.entries, rows, source.file_position, good
+            )
+        done = 0
+        while done < len(rows):
+            row = int(rows[done])
+            try:
+                spans = self._decompress_group(source, rows[done:], good[done:])
+            except OutputFullError:
+                yield from self._decode_streamed(source, row)
+                done += 1
+                continue
+            if not len(spans):
+                self._raise_error(source, row)
+            group = rows[done : done + len(spans)]
+            yield from self._decode_batches(
+                source, self._scratch.data, group, spans, self._checked_settings
+            )
+            done += len(spans)
+
+    def _decompress_group(self, source: _Input, rows: Int64s, good: Bools) -> Int64s:
+        """Decompress batches from the first on, as many as fit; none when the first is bad.
+
+        `OutputFullError` says that the first is no ordinary one.
+        """
+        self._scratch.clear()
+        rows = rows[: _first_false(good[:_MAX_GROUP_ROWS])]
+        codecs = source.entries[rows, kernels.ATTRIBUTES] & COMPRESSION_CODEC_MASK
+        zstd_rows = rows[: _first_false(codecs == Codec.ZSTD)]
+        if len(zstd_rows) > 1:
+            joined = self._decompress_joined(source, zstd_rows)
+            if len(joined):
+                return joined
+            self._scratch.clear()
+        spans = self._decompress_each(source, rows, codecs)
+        if len(zstd_rows) > 1 and len(spans):
+            alone = source.entries[rows[: len(spans)], kernels.SIZE_BYTES]
+            self._scratch.learn(int(alone.sum()))
+        return spans
+
+    def _decompress_each(self, source: _Input, rows: Int64s, codecs: Int64s) -> Int64s:
+        scratch = self._scratch
+        spans: list[tuple[int, int]] = []
+        for row, codec in zip(rows.tolist(), codecs.tolist(), strict=True):
+            used = scratch.used_bytes
+            try:
+                block = source.records(row)
+                if used >= scratch.GROUP_BYTES or not scratch.append(codec, block, magic=MAGIC_V2):
+                    break
+            except OutputFullError:
+                if not spans:
+                    raise
+                break
+            except (BlockError, BlockTooLargeError):
+                # Those before it are decoded first; then it is the first of its group, and is told.
+                break
+            spans.append((used, scratch.used_bytes))
+        return np.array(spans, np.int64).reshape(-1, 2)
+
+    def _decompress_joined(self, source: _Input, rows: Int64s) -> Int64s:
+        """Decompress zstd batches by one call; their spans, or none when that cannot be."""
+        scratch = self._scratch
+        sizes = source.entries[rows, kernels.SIZE_BYTES] - RECORD_BATCH_OVERHEAD
+        rows = rows[: np.searchsorted(np.cumsum(sizes), scratch.joined_bytes) + 1]
+        if len(rows) < 2:
+            return _NO_SPANS
+        ends = source.entries[rows, kernels.POSITION] - source.file_position
+        ends += source.entries[rows, kernels.SIZE_BYTES]
+        spans = np.column_stack((ends - sizes[: len(rows)], ends))
+        count = whole_frames(source.buffer, spans)
+        rows, spans = rows[:count], spans[:count]
+        if count < 2 or not scratch.append_joined([source.records(row) for row in rows.tolist()]):
+            return _NO_SPANS
+        counts = source.entries[rows, kernels.RECORDS_COUNT]
+        if not kernels.split_joined(
+            scratch.data, scratch.used_bytes, counts, scratch.marker, spans
+        ):
+            return _NO_SPANS
+        return spans[: _first_false(spans[:, 1] - spans[:, 0] <= scratch.max_bytes)]
+
+    def _decode_streamed(self, source: _Input, row: int) -> Iterator[pa.RecordBatch]:
+        """Decode one batch piece by piece: one that does not fit where ordinary ones do."""
+        header = source.entries[row]
+        window = BlockWindow(
+            int(header[kernels.ATTRIBUTES]) & COMPRESSION_CODEC_MASK,
+            source.records(row),
+            magic=MAGIC_V2,
+            max_bytes=self._max_decompressed_bytes,
+            data=self._scratch.data,
+        )
+        batch = StreamedBatch(window, header)
+        try:
+            if self._settings[kernels.VALIDATE_FIRST]:
+                batch.check(self._output.state)
+            for piece in batch.pieces():
+                yield from self._decode_piece(source, piece)
+        except (BlockError, BlockTooLargeError):
+            self._raise_error(source, row, batch.reached)
+
+    def _decode_piece(self, source: _Input, piece: BatchPiece) -> Iterator[pa.RecordBatch]:
+        alone = replace(source, entries=piece.entries)
+        rows = np.zeros(1, np.int64)
+        yield from self._decode_batches(
+            alone, piece.body, rows, piece.spans, self._checked_settings, first=piece.first
+        )
+
+    # Formats 0 and 1
+
+    def _decode_messages(self, source: _Input, rows: Int64s) -> Iterator[pa.RecordBatch]:
+        messages = plain_messages(source.entries[rows], source.file_position)
+        step = self._message_step(source.buffer, messages, self._settings)
+        return self._drive(step, source, rows)
+
+    def _message_step(self, buffer: Bytes, messages: Int64s, settings: Int64s) -> Callable[[], int]:
+        output = self._output
+        return lambda: kernels.decode_messages(
+            buffer, messages, settings, output.state, output.outputs
+        )
+
+    def _decode_wrappers(self, source: _Input, rows: Int64s) -> Iterator[pa.RecordBatch]:
+        for row in rows.tolist():
+            try:
+                wrapper = self._unwrap(source, row)
+                wrapper.check(check_crcs=self._check_crcs)
+                if self._check_wrapper is not None and not wrapper.is_as_expected:
+                    self._check_wrapper(row, wrapper.first_offset, wrapper.last_offset)
+                for messages in wrapper.messages():
+                    step = self._message_step(wrapper.data, messages, self._checked_settings)
+                    yield from self._drive(step, source, np.full(len(messages), row))
+            except (BlockError, BlockTooLargeError):
+                self._raise_error(source, row)
+
+    def _unwrap(self, source: _Input, row: int) -> OpenWrapper:
+        """Open a wrapper, decompressed whole where it fits; `BlockError` where it is bad itself."""
+        start, end = source.span(row)
+        header = source.entries[row]
+        magic = int(header[kernels.MAGIC])
+        block = wrapper_value(source.view[start:end], magic)
+        if block is None or (
+            self._check_crcs and not kernels.entry_crc_is_good(source.buffer, start, end)
+        ):
+            raise BlockError("a wrapper that is bad itself")
+        self._scratch.clear()
+        window = open_window(
+            int(header[kernels.ATTRIBUTES]) & COMPRESSION_CODEC_MASK,
+            block,
+            magic=magic,
+            max_bytes=self._max_decompressed_bytes,
+            data=self._scratch.data,
+        )
+        return OpenWrapper(header, window)
+
+    # Both
+
+    def _drive(
+        self,
+        step: Callable[[], int],
+        source: _Input,
+        rows: Int64s,
+        spans: Int64s | None = None,
+        first: tuple[int, int] = (0, 0),
+    ) -> Iterator[pa.RecordBatch]:
+        """Call a kernel until its input, which comes from these rows, is used up.
+
+        `first` is where the only one of them is taken up: its record, and where that starts.
+        """
+        output, state = self._output, self._output.state
+        state[kernels.ROW : kernels.BODY_POSITION + 1] = 0
+        while (code := step()) != kernels.DONE:
+            index = int(state[kernels.ROW])
+            if code == kernels.OUTPUT_FULL:
+                yield output.take()
+            elif code == kernels.OUTPUT_SMALL:
+                output.grow()
+            elif code == kernels.BAD_TIMESTAMP:
+                raise self._timestamp_error()
+            elif code == kernels.BAD_RECORD and spans is not None:
+                position = first[1] + int(state[kernels.BODY_POSITION] - spans[index, 0])
+                record = first[0] + int(state[kernels.RECORD])
+                self._raise_error(source, int(rows[index]), (record, position))
+            else:
+                self._raise_error(source, int(rows[index]))
+
+    def _timestamp_error(self) -> MalformedTimestampError:
+        state = self._output.state
+        return MalformedTimestampError(
+            f"[KAFKA_MALFORMED_RECORD_TIMESTAMP] record timestamp outside of what Spark can hold: "
+            f"{state[kernels.BAD_TIMESTAMP_MS]} ms at topic {self._topic}, "
+            f"partition {self._partition}, offset {state[kernels.BAD_OFFSET]}, "
+            f"allowed {kernels.SPARK_MIN_TIMESTAMP_MS} to {kernels.SPARK_MAX_TIMESTAMP_MS} ms "
+            f"(years 1 to 9999; file {self._source})"
+        )
+
+    def _raise_error(
+        self, source: _Input, row: int, first_bad: tuple[int, int] = (0, 0)
+    ) -> NoReturn:
+        """Raise what is wrong with an entry, as its plain twin finds it.
+
+        `first_bad` is the record that a kernel refused and where it starts: a batch may hold
+        millions before it.
+        """
+        start, end = source.span(row)
+        header = source.entries[row]
+        position = int(header[kernels.POSITION])
+        twin = iterate_messages
+        if header[kernels.MAGIC] == MAGIC_V2:
+            twin = partial(iterate_records, first=first_bad)
+        for _ in twin(
+            source.view[start:end],
+            source=self._source,
+            file_position=position,
+            check_crcs=self._check_crcs,
+            max_decompressed_bytes=self._max_decompressed_bytes,
+        ):
+            pass
+        place = BatchPlace(self._source, position, int(header[kernels.BASE_OFFSET]), end - start)
+        raise place.error(InvalidRecordError, "records that do not fit their batch")
+
+
+def _settings(columns: Sequence[str], record_filter: RecordFilter) -> Int64s:
+    settings = np.zeros(kernels.SETTINGS_FIELDS, np.int64)
+    flags = {
+        kernels.WANT_KEY: "key",
+        kernels.WANT_VALUE: "value",
+        kernels.WANT_OFFSET: "offset",
+        kernels.WANT_TIMESTAMP: "timestamp",
+        kernels.WANT_TIMESTAMP_TYPE: "timestampType",
+        kernels.WANT_HEADERS: "headers",
+    }
+    for flag, name in flags.items():
+        settings[flag] = name in columns
+    settings[kernels.START_OFFSET : kernels.MAX_TIMESTAMP_MS + 1] = record_filter.bounds()
+    return settings
+
+
+def _first_false(mask: Bools) -> int:
+    """How many are true from the first on."""
+    false = np.flatnonzero(~mask)
+    return int(false[0]) if len(false) else len(mask)
+
+
+def _runs(source: _Input, selected: Bools | Int64s | None) -> Iterator[tuple[int, Int64s, Int64s]]:
+    """Cut the chosen rows where their kind changes: the kind, rows, and spans of their records."""
+    rows: Int64s = np.arange(len(source.entries))
+    if selected is not None:
+        rows = rows[selected]
+    planned, kinds = np.empty_like(rows), np.empty_like(rows)
+    spans = np.empty((len(rows), 2), np.int64)
+    count = kernels.plan_entries(
+        source.entries, rows, source.file_position, len(source.buffer), planned, kinds, spans
+    )
+    if count < 0:
+        raise IndexError("header table of other bytes than these")
+    kinds = kinds[:count]
+    starts = [0, *(np.flatnonzero(kinds[1:] != kinds[:-1]) + 1).tolist(), count]
+    for start, end in pairwise(starts):
+        if start < end:
+            yield int(kinds[start]), planned[start:end], spans[start:end]

@@ -1,0 +1,86 @@
+"""Which records become rows: told exactly by a record, and in part by the header of its batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from spark_segmentlog.record.kernels import decode as kernels
+from spark_segmentlog.record.read.header_table import HeaderTable
+from spark_segmentlog.record.types import Bools
+
+_INT64_MIN = -(2**63)
+_INT64_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordFilter:
+    """Which records become rows; exact, record by record.
+
+    Parameters
+    ----------
+    start_offset, end_offset : int
+        Range of offsets, the end exclusive.
+    min_timestamp_ms, max_timestamp_ms : int, optional
+        Bounds of the timestamp, both inclusive. Records of format 0 have timestamp -1.
+    """
+
+    start_offset: int = 0
+    end_offset: int = _INT64_MAX
+    min_timestamp_ms: int | None = None
+    max_timestamp_ms: int | None = None
+
+    def bounds(self) -> tuple[int, int, int, int]:
+        """Give the four bounds as 64-bit numbers, in the order of the parameters."""
+        low, high = self.min_timestamp_ms, self.max_timestamp_ms
+        return (
+            _clamped(self.start_offset),
+            _clamped(self.end_offset),
+            _INT64_MIN if low is None else _clamped(low),
+            _INT64_MAX if high is None else _clamped(high),
+        )
+
+
+EVERY_RECORD = RecordFilter()
+
+
+@dataclass(frozen=True, slots=True)
+class EntryChoice:
+    """What a read does with the entries of a header table, one mask each.
+
+    Attributes
+    ----------
+    selected : ndarray of bool
+        They may hold rows.
+    unread : ndarray of bool
+        Markers and transactional batches in the range of offsets that give no row.
+    has_transactions : bool
+        Whether transactional batches are selected.
+    """
+
+    selected: Bools
+    unread: Bools
+    has_transactions: bool
+
+
+def choose_entries(
+    table: HeaderTable, record_filter: RecordFilter, *, end_position: int | None = None
+) -> EntryChoice:
+    """Choose by their headers the entries that may hold records that pass a filter.
+
+    Entries that start at or behind `end_position` are left out.
+    """
+    selected, unread = np.empty(len(table), np.bool_), np.empty(len(table), np.bool_)
+    has_transactions = kernels.select_entries(
+        table.entries,
+        *record_filter.bounds(),
+        _INT64_MAX if end_position is None else end_position,
+        selected,
+        unread,
+    )
+    return EntryChoice(selected, unread, has_transactions)
+
+
+def _clamped(value: int) -> int:
+    return min(max(value, _INT64_MIN), _INT64_MAX)

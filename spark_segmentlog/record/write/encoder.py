@@ -1,0 +1,533 @@
+"""Columns to record batches of format 2.
+
+Rows are cut into batches of a target size, measured before compression. Within a batch offsets are
+dense from its base offset, the base timestamp is that of the first record (deltas may be negative),
+and the max timestamp is the real maximum. Base offsets count from a number that the caller gives
+and are made final by `assign_offsets`, since the CRC covers neither them nor the leader epoch.
+
+All sizes are known before a byte is written: one pass measures, one writes. Everything that can be
+wrong with a row is found by the first, or by the checks in front of it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from spark_segmentlog.errors import (
+    InvalidRowError,
+    OptionValueError,
+    RecordTooLargeError,
+    SchemaError,
+)
+from spark_segmentlog.record.codec.compress import block_writer, codec_of, max_compressed_bytes
+from spark_segmentlog.record.kernels import encode as encode_kernels
+from spark_segmentlog.record.kernels.decode import SPARK_MAX_TIMESTAMP_MS
+from spark_segmentlog.record.layout import (
+    NO_TIMESTAMP,
+    RECORD_BATCH_OVERHEAD,
+    TIMESTAMP_TYPE_MASK,
+    Codec,
+)
+from spark_segmentlog.record.types import ArrowArray, Bytes, Int64s
+from spark_segmentlog.record.write.arrow_columns import (
+    NO_HEADERS,
+    NO_INTS,
+    BinaryColumn,
+    HeadersColumn,
+    binary_column,
+    headers_column,
+    null_column,
+    own_int64s,
+)
+
+# Measured with 16-byte keys and 100-byte values: a commit stamps each batch, so that 64 KiB take
+# nearly twice as long as 128; larger ones gain no more that shows in a whole write, while the
+# reader of one record has to take a whole batch.
+DEFAULT_BATCH_SIZE_BYTES = 128 * 1024
+DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
+MAX_INT32 = 0x7FFFFFFF
+
+# Batches are written, then checksummed or compressed, in runs of about this size: caches hold it.
+_RUN_BYTES = 512 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedBatches:
+    """Record batches one behind the other, and a row of numbers for each.
+
+    Attributes
+    ----------
+    buffer : numpy.ndarray of uint8
+        The batches' bytes; fresh memory of the result's own.
+    positions, sizes_bytes : numpy.ndarray of int64
+        Where each starts in `buffer`, and its bytes, header included.
+    base_offsets, last_offsets : numpy.ndarray of int64
+        Last ones are inclusive.
+    max_timestamps : numpy.ndarray of int64
+        Largest record timestamp, ms.
+    max_timestamp_offsets : numpy.ndarray of int64
+        First offset that holds it.
+    record_counts : numpy.ndarray of int64
+    groups : numpy.ndarray of int64
+        Group of rows that the batch holds; all 0 where there is one.
+    """
+
+    buffer: Bytes
+    positions: Int64s
+    sizes_bytes: Int64s
+    base_offsets: Int64s
+    last_offsets: Int64s
+    max_timestamps: Int64s
+    max_timestamp_offsets: Int64s
+    record_counts: Int64s
+    groups: Int64s
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """One Arrow batch as flat arrays, and the order in which its rows are written."""
+
+    order: Int64s
+    group_ends: Int64s
+    timestamps: Int64s
+    keys: BinaryColumn
+    values: BinaryColumn
+    headers: HeadersColumn
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Cut batches: `first_places` has one entry more than there are batches."""
+
+    body_lengths: Int64s
+    first_places: Int64s
+    groups: Int64s
+    sizes: Int64s
+    max_timestamps: Int64s
+    max_timestamp_places: Int64s
+
+
+class RecordBatchEncoder:
+    """Encodes rows to record batches.
+
+    Parameters
+    ----------
+    compression : str
+        none, gzip, snappy, lz4 or zstd.
+    level : int, optional
+        Kafka's default for that codec where not given.
+    batch_size_bytes : int
+        Target size of a batch, header included, before compression. A single record may be larger.
+    max_message_bytes : int
+        No batch is larger, as it is written; a batch is cut before it would be, a single record
+        that would be is refused.
+    log_append_time : bool
+        Stamp all records with the time of the append, as ``message.timestamp.type=LogAppendTime``.
+
+    Raises
+    ------
+    OptionValueError
+        When there is no such codec, level or size.
+    """
+
+    def __init__(
+        self,
+        *,
+        compression: str = "none",
+        level: int | None = None,
+        batch_size_bytes: int = DEFAULT_BATCH_SIZE_BYTES,
+        max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
+        log_append_time: bool = False,
+    ) -> None:
+        _check_size("batch.size", batch_size_bytes)
+        _check_size("max.message.bytes", max_message_bytes)
+        self._codec = codec_of(compression)
+        self._write_block = None
+        if self._codec != Codec.NONE:
+            self._write_block = block_writer(self._codec, level)
+        self._log_append_time = log_append_time
+        self._attributes = self._codec | TIMESTAMP_TYPE_MASK * log_append_time
+        self._max_message_bytes = max_message_bytes
+        # Bytes that do not compress grow; what a batch of several records may grow to stays legal.
+        most = max_message_bytes
+        if self._write_block is not None:
+            most = max_message_bytes * 3 // 4 - max_compressed_bytes(0)
+        self._batch_limit = min(batch_size_bytes, most)
+
+    def encode(
+        self,
+        records: pa.RecordBatch,
+        *,
+        base_offset: int = 0,
+        append_time_ms: int | None = None,
+        first_row: int = 0,
+    ) -> EncodedBatches:
+        """Encode rows in their order.
+
+        Parameters
+        ----------
+        records : pyarrow.RecordBatch
+            Columns ``value`` and ``key`` (text or bytes, may be missing: all null), ``timestamp``
+            (int64 ms, or an Arrow timestamp, rounded down; where null or missing, the append time),
+            ``headers`` (list of structs of key and value; null and empty are the same).
+        base_offset : int
+            Offset of the first record.
+        append_time_ms : int, optional
+            Now where not given.
+        first_row : int
+            Number of the first row in messages.
+
+        Returns
+        -------
+        EncodedBatches
+
+        Raises
+        ------
+        RecordTooLargeError
+            When a row alone makes a batch above `max_message_bytes`.
+        InvalidRowError
+            When a header has no key, or a timestamp is before 1970 and not -1, which is none, or
+            behind the year 9999.
+        SchemaError
+            When a column is of a type that cannot be written.
+        """
+        return self.encode_groups(
+            records,
+            np.arange(records.num_rows),
+            np.array([records.num_rows]),
+            base_offset=base_offset,
+            append_time_ms=append_time_ms,
+            first_row=first_row,
+        )
+
+    def encode_groups(
+        self,
+        records: pa.RecordBatch,
+        order: Int64s,
+        group_ends: Int64s,
+        *,
+        base_offset: int = 0,
+        append_time_ms: int | None = None,
+        first_row: int = 0,
+    ) -> EncodedBatches:
+        """Encode rows of many partitions at once, each group of them into batches of its own.
+
+        Parameters
+        ----------
+        records : pyarrow.RecordBatch
+            As for `encode`.
+        order : numpy.ndarray of int64
+            Row numbers, those of a group one behind the other.
+        group_ends : numpy.ndarray of int64
+            Where each group ends in `order`; a group may be empty.
+        base_offset : int
+            Offset of the first record of every group.
+        append_time_ms, first_row : int
+            As for `encode`.
+
+        Returns
+        -------
+        EncodedBatches
+            In the order of the groups; errors as `encode`.
+        """
+        # No kernel would notice rows of another frame.
+        assert len(order) == (group_ends[-1] if len(group_ends) else 0)
+        assert len(order) == 0 or (order.min() >= 0 and order.max() < records.num_rows)
+        if append_time_ms is None:
+            append_time_ms = time.time_ns() // 1_000_000
+        rows = self._rows(records, order, group_ends, append_time_ms, first_row)
+        plan = self._plan(rows, first_row)
+        group_starts = np.concatenate([np.zeros(1, np.int64), rows.group_ends])[plan.groups]
+        base_offsets = plan.first_places[:-1] - group_starts + base_offset
+        if self._write_block is None:
+            buffer, positions, sizes = self._write_plain(rows, plan, base_offsets)
+        else:
+            buffer, positions, sizes = self._write_compressed(rows, plan, base_offsets, first_row)
+        record_counts = np.diff(plan.first_places)
+        return EncodedBatches(
+            buffer=buffer,
+            positions=positions,
+            sizes_bytes=sizes,
+            base_offsets=base_offsets,
+            last_offsets=base_offsets + record_counts - 1,
+            max_timestamps=plan.max_timestamps,
+            max_timestamp_offsets=plan.max_timestamp_places - group_starts + base_offset,
+            record_counts=record_counts,
+            groups=plan.groups,
+        )
+
+    def _rows(
+        self,
+        records: pa.RecordBatch,
+        order: Int64s,
+        group_ends: Int64s,
+        append_time_ms: int,
+        first_row: int,
+    ) -> _Rows:
+        headers = NO_HEADERS
+        if "headers" in records.schema.names:
+            headers = headers_column(records.column("headers"), "headers")
+            _check_header_keys(headers, first_row)
+        timestamps = np.full(records.num_rows, append_time_ms)
+        if not self._log_append_time and "timestamp" in records.schema.names:
+            timestamps = _timestamps_ms(records.column("timestamp"), append_time_ms)
+            _check_timestamps(timestamps, first_row)
+        return _Rows(
+            own_int64s(order),
+            own_int64s(group_ends),
+            timestamps,
+            _column_or_nulls(records, "key"),
+            _column_or_nulls(records, "value"),
+            headers,
+        )
+
+    def _plan(self, rows: _Rows, first_row: int) -> _Plan:
+        count = len(rows.order)
+        plan = _Plan(*(np.empty(count + (field == 1), np.int64) for field in range(6)))
+        # A compressed batch is measured once it is there.
+        record_limit = self._max_message_bytes if self._write_block is None else MAX_INT32
+        batches, too_large, size = encode_kernels.plan_batches(
+            rows.order,
+            rows.group_ends,
+            rows.keys.lengths,
+            rows.values.lengths,
+            _header_sizes(rows.headers),
+            rows.timestamps,
+            self._batch_limit,
+            record_limit,
+            plan.body_lengths,
+            plan.first_places,
+            plan.groups,
+            plan.sizes,
+            plan.max_timestamps,
+            plan.max_timestamp_places,
+        )
+        if too_large >= 0:
+            row = int(rows.order[too_large])
+            raise self._too_large(first_row + row, size)
+        return _Plan(
+            plan.body_lengths,
+            plan.first_places[: batches + 1],
+            plan.groups[:batches],
+            plan.sizes[:batches],
+            plan.max_timestamps[:batches],
+            plan.max_timestamp_places[:batches],
+        )
+
+    def _write_plain(
+        self, rows: _Rows, plan: _Plan, base_offsets: Int64s
+    ) -> tuple[Bytes, Int64s, Int64s]:
+        positions = np.cumsum(plan.sizes) - plan.sizes
+        buffer = np.empty(int(plan.sizes.sum()), np.uint8)
+        for start, end in _runs(plan.sizes):
+            run_positions = positions[start:end]
+            _write_records(buffer, run_positions + RECORD_BATCH_OVERHEAD, start, rows, plan)
+            self._write_headers(
+                buffer, run_positions, plan.sizes[start:end], start, rows, plan, base_offsets
+            )
+        return buffer, positions, plan.sizes
+
+    def _write_compressed(
+        self, rows: _Rows, plan: _Plan, base_offsets: Int64s, first_row: int
+    ) -> tuple[Bytes, Int64s, Int64s]:
+        assert self._write_block is not None
+        payloads = plan.sizes - RECORD_BATCH_OVERHEAD
+        room = payloads + payloads // 5 + max_compressed_bytes(0) + RECORD_BATCH_OVERHEAD
+        buffer = np.empty(int(room.sum()), np.uint8)
+        output = buffer.data
+        positions, sizes = np.empty_like(plan.sizes), np.empty_like(plan.sizes)
+        at = 0
+        scratch: Bytes = np.empty(0, np.uint8)
+        for start, end in _runs(plan.sizes):
+            ends = np.cumsum(payloads[start:end])
+            if len(scratch) < ends[-1]:
+                scratch = np.empty(int(ends[-1]), np.uint8)
+            _write_records(scratch, ends - payloads[start:end], start, rows, plan)
+            view = scratch.data
+            for batch in range(start, end):
+                payload_end = int(ends[batch - start])
+                payload = view[payload_end - int(payloads[batch]) : payload_end]
+                size = self._write_block(payload, output[at + RECORD_BATCH_OVERHEAD :])
+                size += RECORD_BATCH_OVERHEAD
+                if size > self._max_message_bytes:
+                    row = int(rows.order[plan.first_places[batch]])
+                    raise self._too_large(first_row + row, size)
+                positions[batch], sizes[batch] = at, size
+                at += size
+            self._write_headers(
+                buffer, positions[start:end], sizes[start:end], start, rows, plan, base_offsets
+            )
+        # What was reserved for bytes that do not compress is given back.
+        buffer = buffer[:at] if 2 * at > len(buffer) else buffer[:at].copy()
+        return buffer, positions, sizes
+
+    def _write_headers(
+        self,
+        buffer: Bytes,
+        positions: Int64s,
+        sizes: Int64s,
+        first_batch: int,
+        rows: _Rows,
+        plan: _Plan,
+        base_offsets: Int64s,
+    ) -> None:
+        end = first_batch + len(positions)
+        first_places = plan.first_places[first_batch : end + 1]
+        encode_kernels.write_batch_headers(
+            buffer,
+            positions,
+            sizes,
+            base_offsets[first_batch:end],
+            np.diff(first_places),
+            rows.timestamps[rows.order[first_places[:-1]]],
+            plan.max_timestamps[first_batch:end],
+            self._attributes,
+        )
+
+    def _too_large(self, row: int, size_bytes: int) -> RecordTooLargeError:
+        return RecordTooLargeError(
+            f"row {row}: a record batch of {size_bytes} bytes for this record alone, "
+            f"max.message.bytes is {self._max_message_bytes}"
+        )
+
+
+def assign_offsets(
+    buffer: Bytes, positions: Int64s, *, base_offset: int, leader_epoch: int
+) -> None:
+    """Make offsets final, in place: 12 bytes a batch, none of them under its CRC.
+
+    Parameters
+    ----------
+    buffer : numpy.ndarray of uint8
+        Writable; holds the first 16 bytes of each batch.
+    positions : numpy.ndarray of int64
+        Where the batches start in it.
+    base_offset : int
+        Added to every batch's base offset.
+    leader_epoch : int
+        Becomes every batch's partition leader epoch.
+    """
+    encode_kernels.patch_offsets(buffer, own_int64s(positions), base_offset, leader_epoch)
+
+
+def _check_size(name: str, value: int) -> None:
+    if not 1 <= value <= MAX_INT32:
+        raise OptionValueError(f"{name} is {value}, allowed are 1 to {MAX_INT32}")
+
+
+def _column_or_nulls(records: pa.RecordBatch, name: str) -> BinaryColumn:
+    if name not in records.schema.names:
+        return null_column(records.num_rows)
+    return binary_column(records.column(name), name)
+
+
+def _timestamps_ms(array: ArrowArray, append_time_ms: int) -> Int64s:
+    per_ms = {"us": 1_000, "ns": 1_000_000}
+    if not (pa.types.is_timestamp(array.type) or array.type == pa.int64()):
+        raise SchemaError(f"column timestamp is {array.type}, allowed is TIMESTAMP")
+    ticks = array.cast(pa.int64())
+    filled = ticks.fill_null(0) if ticks.null_count else ticks
+    values: Int64s = filled.to_numpy(zero_copy_only=False)
+    if pa.types.is_timestamp(array.type):
+        if array.type.unit == "s":
+            values = np.clip(values, -SPARK_MAX_TIMESTAMP_MS, SPARK_MAX_TIMESTAMP_MS) * 1_000
+        elif array.type.unit != "ms":
+            values = values // per_ms[array.type.unit]
+    if ticks.null_count:
+        values = np.where(ticks.is_null().to_numpy(zero_copy_only=False), append_time_ms, values)
+    return own_int64s(values)
+
+
+def _check_timestamps(timestamps: Int64s, first_row: int) -> None:
+    """Refuse times before 1970, as Kafka's producer and log cleaner do, and those no reader takes.
+
+    -1 stands for none.
+    """
+    bad = np.flatnonzero((timestamps < NO_TIMESTAMP) | (timestamps > SPARK_MAX_TIMESTAMP_MS))
+    if len(bad):
+        row = int(bad[0])
+        reason = (
+            "before 1970, which Kafka's log cleaner stops at"
+            if timestamps[row] < NO_TIMESTAMP
+            else "behind the year 9999, which Spark does not read"
+        )
+        raise InvalidRowError(
+            f"column timestamp, row {first_row + row}: {timestamps[row]} ms is {reason}; allowed "
+            f"are 0 to {SPARK_MAX_TIMESTAMP_MS}, and -1 for no timestamp"
+        )
+
+
+def _check_header_keys(headers: HeadersColumn, first_row: int) -> None:
+    """Refuse the first row that has a header without a key; keys outside of lists do not count."""
+    missing = headers.keys.lengths < 0
+    if not missing.any():
+        return
+    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(missing)])
+    in_row = before[headers.starts + headers.lengths] - before[headers.starts]
+    rows = np.flatnonzero(in_row)
+    if len(rows):
+        row = int(rows[0])
+        start = int(headers.starts[row])
+        header = int(np.argmax(missing[start:]))
+        raise InvalidRowError(
+            f"column headers, row {first_row + row}: the key of header {header} is null, "
+            "allowed is text"
+        )
+
+
+def _header_sizes(headers: HeadersColumn) -> Int64s:
+    if headers is NO_HEADERS:
+        return NO_INTS
+    sizes = np.empty(len(headers.starts), np.int64)
+    encode_kernels.header_section_sizes(
+        headers.starts, headers.lengths, headers.keys.lengths, headers.values.lengths, sizes
+    )
+    return sizes
+
+
+def _runs(sizes: Int64s) -> Iterator[tuple[int, int]]:
+    """Cut batches into runs of about `_RUN_BYTES`, each of one batch at least."""
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < len(sizes):
+        written = int(ends[start] - sizes[start])
+        end = int(np.searchsorted(ends, written + _RUN_BYTES, side="right"))
+        end = max(end, start + 1)
+        yield start, end
+        start = end
+
+
+def _write_records(
+    buffer: Bytes, positions: Int64s, first_batch: int, rows: _Rows, plan: _Plan
+) -> None:
+    headers = rows.headers
+    encode_kernels.write_records(
+        buffer,
+        positions,
+        plan.first_places[first_batch : first_batch + len(positions) + 1],
+        plan.body_lengths,
+        rows.order,
+        rows.timestamps,
+        rows.keys.starts,
+        rows.keys.lengths,
+        rows.keys.data,
+        rows.values.starts,
+        rows.values.lengths,
+        rows.values.data,
+        headers.starts,
+        headers.lengths,
+        headers.keys.starts,
+        headers.keys.lengths,
+        headers.keys.data,
+        headers.values.starts,
+        headers.values.lengths,
+        headers.values.data,
+    )
