@@ -382,7 +382,6 @@ class SegmentScanner:
         self.options = options
         self.next_offset = options.record_filter.start_offset
         self._on_corrupt = on_corrupt
-        self._compares_unread = options.check_crcs and not options.skip_corrupt
         self._buffer = ReadBuffer()
         limits = (
             {}
@@ -452,74 +451,30 @@ class SegmentScanner:
                 self._on_corrupt,
                 check_crcs=self.options.check_crcs,
             )
-            start_offset = self.next_offset
-            walk.is_reported = self._reported(segment, start_offset, end_offset)
-
-            def is_last(table: HeaderTable) -> bool:
-                is_at_end = end_position is not None and table.end_position >= end_position
-                return is_at_end or self._is_past(table, end_offset)
-
-            with closing(self._pieces(walk, is_last)) as pieces:
-                for piece in pieces:
-                    table = piece.table
-                    choice = self._choose(piece, start_offset, end_offset, end_position)
-                    if outcomes is not None:
-                        uncommitted = outcomes.uncommitted(
-                            segment, piece, end_offset, has_transactions=choice.has_transactions
-                        )
-                        if outcomes.stable_offset < end_offset:
-                            end_offset = outcomes.stable_offset
-                            walk.is_reported = self._reported(segment, start_offset, end_offset)
-                            choice = self._choose(piece, start_offset, end_offset, end_position)
-                            if on_lost is not None:
-                                for lost in outcomes.lost:
-                                    on_lost(*lost, "the end of an open transaction may be there")
-                        if uncommitted is not None:
-                            choice = _without(choice, uncommitted)
-                    if self._compares_unread and choice.unread.any():
-                        self._check_unread(walk, piece, choice.unread)
-                    if choice.selected.any():
-                        yield from self._decode(walk, piece, choice.selected)
+            chooser = _PieceChooser(
+                self.options,
+                segment,
+                walk,
+                start_offset=self.next_offset,
+                end_offset=end_offset,
+                end_position=end_position,
+                outcomes=outcomes,
+                on_lost=on_lost,
+            )
+            with closing(self._chosen_pieces(walk, chooser)) as chosen_pieces:
+                for chosen in chosen_pieces:
+                    if chosen.selected.any():
+                        yield from self._decode(walk, chosen.piece, chosen.selected)
                         if walk.is_redirected:
-                            reached = min(walk.next_offset, end_offset)
+                            reached = min(walk.next_offset, chosen.end_offset)
                             self.next_offset = max(self.next_offset, reached)
                             continue
-                    next_offset = min(int(table.last_offset[-1]) + 1, end_offset)
-                    self.next_offset = max(self.next_offset, next_offset)
-                    if is_last(table):
+                    next_offset = int(chosen.piece.table.last_offset[-1]) + 1
+                    self.next_offset = max(self.next_offset, min(next_offset, chosen.end_offset))
+                    if chosen.is_last:
                         return
             if end_position is None and on_lost is not None:
-                self._look_for_lost(segment, file, walk, end_offset, on_lost)
-
-    def _choose(
-        self, piece: Piece, start_offset: int, end_offset: int, end_position: int | None
-    ) -> EntryChoice:
-        """Choose the entries that may hold rows of [start, end) that were not met before."""
-        wanted = replace(
-            self.options.record_filter,
-            start_offset=max(start_offset, piece.floor),
-            end_offset=end_offset,
-        )
-        return choose_entries(piece.table, wanted, end_position=end_position)
-
-    def _reported(self, segment: Segment, start_offset: int, end_offset: int) -> IsReported:
-        """Make what tells whether missing offsets that begin somewhere are this scan's to report.
-
-        They are reported by the scan whose range they begin in, or that begins a read inside them;
-        bytes behind the last offset by the one that reads up to the segment's end.
-        """
-        read_range = self.options.read_range
-        first = start_offset if read_range is None else min(read_range[0], start_offset)
-        last = end_offset if read_range is None else read_range[1]
-        is_at_end = end_offset >= min(last, segment.offset_limit)
-
-        def is_reported(missing_start: int, missing_end: int | None) -> bool:
-            if missing_end is not None and max(missing_end, missing_start + 1) <= first:
-                return False
-            begins = max(missing_start, first)
-            return start_offset <= begins and (begins < end_offset or is_at_end)
-
-        return is_reported
+                self._look_for_lost(segment, file, walk, chooser.end_offset, on_lost)
 
     def _look_for_lost(
         self, segment: Segment, file: LogFile, walk: HeaderWalk, end_offset: int, on_lost: OnLost
@@ -540,12 +495,12 @@ class SegmentScanner:
             walk.report(walk.position, 0, reason, start_offset=start_offset, end_offset=bound)
         on_lost(max(start_offset, self.next_offset), min(end_offset, bound), reason)
 
-    def _pieces(self, walk: HeaderWalk, is_last: Callable[[HeaderTable], bool]) -> Generator[Piece]:
+    def _chosen_pieces(self, walk: HeaderWalk, chooser: _PieceChooser) -> Generator[_ChosenPiece]:
         # With `skip_corrupt`, what decoding finds in one piece tells where the next one starts.
         if self.options.read_ahead and not self.options.skip_corrupt:
-            yield from walk.pieces_ahead(is_last)
+            yield from walk.pieces_ahead(chooser.choose)
         else:
-            yield from walk.pieces()
+            yield from map(chooser.choose, walk.pieces())
 
     def _end_offset(self, segment: Segment) -> int:
         end_offset = self.options.record_filter.end_offset
@@ -566,13 +521,6 @@ class SegmentScanner:
             start_offset = max(start_offset, segment.offset_below_timestamp(min_timestamp_ms))
         return segment.position_for(start_offset, file)
 
-    def _is_past(self, table: HeaderTable, end_offset: int) -> bool:
-        # Bad bytes behind the last good batch are reported too, so those who skip them look on
-        # until a batch lies beyond the end.
-        if self.options.skip_corrupt:
-            return int(table.base_offset[-1]) >= end_offset
-        return int(table.last_offset[-1]) + 1 >= end_offset
-
     def _decode(
         self, walk: HeaderWalk, piece: Piece, selected: npt.NDArray[np.bool_]
     ) -> Iterator[pa.RecordBatch]:
@@ -591,19 +539,140 @@ class SegmentScanner:
                 raise error.naming(*walk.missing_offsets(table, error.position)) from error
             walk.step_over_batch(table, error.position, error.reason)
 
-    def _check_unread(self, walk: HeaderWalk, piece: Piece, unread: npt.NDArray[np.bool_]) -> None:
-        """Compare the checksums of markers and of what was aborted, as a consumer does.
 
-        A walk that steps over bad bytes has done it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ChosenPiece:
+    """A piece of a segment, and what a scan reads of it.
+
+    Attributes
+    ----------
+    selected : ndarray of bool
+        The batches that may hold rows.
+    end_offset : int
+        Where the rows end that the scan may give, as far as is known with this piece.
+    is_last : bool
+        Whether nothing behind the piece is wanted.
+    """
+
+    piece: Piece
+    selected: Bools
+    end_offset: int
+    is_last: bool
+
+
+class _PieceChooser:
+    """Chooses what a scan reads of a segment's pieces, in their order."""
+
+    def __init__(
+        self,
+        options: ScanOptions,
+        segment: Segment,
+        walk: HeaderWalk,
+        *,
+        start_offset: int,
+        end_offset: int,
+        end_position: int | None,
+        outcomes: TransactionOutcomes | None,
+        on_lost: OnLost | None,
+    ) -> None:
+        self.end_offset = end_offset
+        self._options = options
+        self._segment = segment
+        self._walk = walk
+        self._start_offset = start_offset
+        self._end_position = end_position
+        self._outcomes = outcomes
+        self._on_lost = on_lost
+        # A walk that steps over bad bytes compares all checksums itself.
+        self._compares_unread = options.check_crcs and not options.skip_corrupt
+        walk.is_reported = self._reported()
+
+    def choose(self, piece: Piece) -> _ChosenPiece:
+        """Choose the batches of the next piece.
+
+        Raises
+        ------
+        CorruptRecordError
+            A batch that gives no row has a wrong checksum, or bad bytes lie up to the markers that
+            decide.
         """
+        choice = self._choice(piece)
+        if self._outcomes is not None:
+            uncommitted = self._outcomes.uncommitted(
+                self._segment,
+                piece,
+                self.end_offset,
+                has_transactions=choice.has_transactions,
+            )
+            if self._outcomes.stable_offset < self.end_offset:
+                self._end_at_stable(self._outcomes)
+                choice = self._choice(piece)
+            if uncommitted is not None:
+                choice = _without(choice, uncommitted)
+        if self._compares_unread and choice.unread.any():
+            self._check_unread(piece, choice.unread)
+        return _ChosenPiece(
+            piece=piece,
+            selected=choice.selected,
+            end_offset=self.end_offset,
+            is_last=self._is_last(piece.table),
+        )
+
+    def _choice(self, piece: Piece) -> EntryChoice:
+        """Choose the entries that may hold rows of the range that were not met before."""
+        wanted = replace(
+            self._options.record_filter,
+            start_offset=max(self._start_offset, piece.floor),
+            end_offset=self.end_offset,
+        )
+        return choose_entries(piece.table, wanted, end_position=self._end_position)
+
+    def _end_at_stable(self, outcomes: TransactionOutcomes) -> None:
+        self.end_offset = outcomes.stable_offset
+        self._walk.is_reported = self._reported()
+        if self._on_lost is not None:
+            for lost in outcomes.lost:
+                self._on_lost(*lost, "the end of an open transaction may be there")
+
+    def _reported(self) -> IsReported:
+        """Make what tells whether missing offsets that begin somewhere are this scan's to report.
+
+        They are reported by the scan whose range they begin in, or that begins a read inside them;
+        bytes behind the last offset by the one that reads up to the segment's end.
+        """
+        start_offset, end_offset = self._start_offset, self.end_offset
+        read_range = self._options.read_range
+        first = start_offset if read_range is None else min(read_range[0], start_offset)
+        last = end_offset if read_range is None else read_range[1]
+        is_at_end = end_offset >= min(last, self._segment.offset_limit)
+
+        def is_reported(missing_start: int, missing_end: int | None) -> bool:
+            if missing_end is not None and max(missing_end, missing_start + 1) <= first:
+                return False
+            begins = max(missing_start, first)
+            return start_offset <= begins and (begins < end_offset or is_at_end)
+
+        return is_reported
+
+    def _is_last(self, table: HeaderTable) -> bool:
+        if self._end_position is not None and table.end_position >= self._end_position:
+            return True
+        # Bad bytes behind the last good batch are reported too, so those who skip them look on
+        # until a batch lies beyond the end.
+        if self._options.skip_corrupt:
+            return int(table.base_offset[-1]) >= self.end_offset
+        return int(table.last_offset[-1]) + 1 >= self.end_offset
+
+    def _check_unread(self, piece: Piece, unread: Bools) -> None:
+        """Compare the checksums of markers and of what was aborted, as a consumer does."""
         table = piece.table
         rows = np.flatnonzero(unread)
         good = check_crcs(piece.buffer, table.select(rows), file_position=piece.file_position)
         for row in rows[~good].tolist():
             try:
-                piece.parse_batch(row, walk.segment.log_path)
+                piece.parse_batch(row, self._segment.log_path)
             except CorruptRecordError as error:
-                start, end = walk.missing_offsets(table, int(table.position[row]))
+                start, end = self._walk.missing_offsets(table, int(table.position[row]))
                 raise error.naming(start, end) from error
 
 

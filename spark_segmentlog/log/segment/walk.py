@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from spark_segmentlog.log.segment.segment import Segment
 
 FIRST_READ_BYTES: Final = 256 * 1024
-READ_BUFFER_BYTES: Final = 2 * 1024 * 1024
+READ_BUFFER_BYTES: Final = 4 * 1024 * 1024
 RESYNC_WINDOW_BYTES: Final = (8 * 1024 * 1024, 128 * 1024 * 1024)
 PROBE_BYTES: Final = 128
 LARGE_BATCH_BYTES: Final = 64 * 1024 * 1024
@@ -141,6 +141,17 @@ class Piece:
             pass
 
 
+class ChosenPiece(Protocol):
+    """What somebody made of a piece."""
+
+    @property
+    def is_last(self) -> bool:
+        """Whether nothing behind the piece is wanted."""
+
+
+_Chosen = TypeVar("_Chosen", bound=ChosenPiece)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Misplaced:
     """A row of a table whose batch cannot stand there, and why."""
@@ -181,6 +192,7 @@ class HeaderWalk:
         on_corrupt: OnCorrupt | None,
         *,
         check_crcs: bool = True,
+        first_read_bytes: int = FIRST_READ_BYTES,
     ) -> None:
         self.segment = segment
         self.position = position
@@ -200,7 +212,7 @@ class HeaderWalk:
         self._is_gap_known = position == 0
         self._last_span: tuple[int, int] | None = None
         self.is_redirected = False
-        self._read_bytes = FIRST_READ_BYTES
+        self._read_bytes = first_read_bytes
         self._kept_bytes = 0
 
     @property
@@ -240,33 +252,33 @@ class HeaderWalk:
         for table in self:
             yield Piece(table, self.buffer, self.file_position, self.floor)
 
-    def pieces_ahead(self, is_last: Callable[[HeaderTable], bool]) -> Iterator[Piece]:
-        """Give the same pieces; while one is in hand, a thread reads the next.
+    def pieces_ahead(self, choose: Callable[[Piece], _Chosen]) -> Iterator[_Chosen]:
+        """Give what is made of each piece; while one is in hand, a thread makes the next.
 
-        Reading, walking and decoding hold no GIL. Nothing is read behind a piece that `is_last`.
-        To be closed before the file is.
+        Reading, walking, choosing and decoding hold no GIL. Nothing is read behind a piece that
+        `is_last`. To be closed before the file is.
         """
-        pieces = self.pieces()
-        piece = next(pieces, None)
-        if piece is None:
+        pieces = map(choose, self.pieces())
+        chosen = next(pieces, None)
+        if chosen is None:
             return
         if self._file.size() - self.position <= FIRST_READ_BYTES:
-            yield piece
+            yield chosen
             yield from pieces
             return
         buffers = [ReadBuffer(), self._read_buffer]
 
-        def read_next() -> Piece | None:
+        def read_next() -> _Chosen | None:
             self._read_buffer = buffers[0]
             self._kept_bytes = 0
             buffers.reverse()
             return next(pieces, None)
 
         with ThreadPoolExecutor(1, "segmentlog-read-ahead") as reader:
-            while piece is not None:
-                coming = None if is_last(piece.table) else reader.submit(read_next)
-                yield piece
-                piece = None if coming is None else coming.result()
+            while chosen is not None:
+                coming = None if chosen.is_last else reader.submit(read_next)
+                yield chosen
+                chosen = None if coming is None else coming.result()
 
     def _next_table(self, needed: int) -> tuple[HeaderTable, bool]:
         """Take the next piece of the file and its headers, and whether the file ends with it."""
@@ -351,9 +363,11 @@ class HeaderWalk:
         a wrapper in the last segment have an offset beyond its messages.
         """
         reached = self.segment.reached_offset
+        is_looked_at = self.segment.end_offset_bound is None and reached > 0
+        if not is_looked_at or int(table.last_offset[-1]) < reached:
+            return table
         row = int(np.searchsorted(table.last_offset, reached))
-        is_looked_at = self.segment.end_offset_bound is None and reached > 0 and row < len(table)
-        if not is_looked_at or not (row > 0 or self._is_gap_known):
+        if row == 0 and not self._is_gap_known:
             return table
         before, claimed = self._offset_in_front(table, row), int(table.last_offset[row])
         first, last = self._exact_offsets(table, row)

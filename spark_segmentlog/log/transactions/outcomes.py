@@ -29,7 +29,13 @@ import numpy as np
 
 from spark_segmentlog.errors import CorruptRecordError, CrcMismatchError
 from spark_segmentlog.log.names import MAX_OFFSET
-from spark_segmentlog.log.segment.walk import WRONG_CHECKSUM, HeaderWalk, Piece, ReadBuffer
+from spark_segmentlog.log.segment.walk import (
+    FIRST_READ_BYTES,
+    WRONG_CHECKSUM,
+    HeaderWalk,
+    Piece,
+    ReadBuffer,
+)
 from spark_segmentlog.log.transactions.producer_tracker import ProducerTracker, Transaction
 from spark_segmentlog.record.kernels import producers as kernels
 from spark_segmentlog.record.read.header_table import HeaderTable, check_crcs
@@ -39,6 +45,8 @@ if TYPE_CHECKING:
     from spark_segmentlog.log.partition.partition_log import PartitionLog
     from spark_segmentlog.log.segment.segment import Segment
 
+# A look ahead for the markers of short transactions reads little first.
+FIRST_LOOK_AHEAD_BYTES: Final = 32 * 1024
 LOOK_AHEAD_BYTES: Final = 256 * 1024
 
 _log = logging.getLogger(__name__)
@@ -264,6 +272,7 @@ class TransactionOutcomes:
                 self._end_offset_of(current),
                 self._skip_corrupt,
                 self._check_crcs and self._skip_corrupt,
+                FIRST_LOOK_AHEAD_BYTES,
             )
             for ahead, position in walk.pieces(self._position):
                 self._take(ahead, current)
@@ -353,6 +362,7 @@ class _Walk:
     end_offset: int
     skip_corrupt: bool
     check_crcs: bool
+    first_read_bytes: int = FIRST_READ_BYTES
 
     def pieces(self, start_position: int) -> Iterator[tuple[Piece, int]]:
         """Yield pieces, and the position where the walk goes on behind each."""
@@ -365,6 +375,7 @@ class _Walk:
                 self.skip_corrupt,
                 None,
                 check_crcs=self.check_crcs,
+                first_read_bytes=self.first_read_bytes,
             )
             walk.is_reported = lambda start_offset, end_offset: False
             for piece in walk.pieces():

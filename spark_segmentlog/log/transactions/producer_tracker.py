@@ -234,7 +234,8 @@ class ProducerTracker:
     @property
     def first_open_offset(self) -> int | None:
         """First offset of the oldest open transaction; None where none is open."""
-        first_offsets = self._open_rows[:, kernels.FIRST_OPEN_OFFSET]
+        first_offsets = self._producers[:, kernels.FIRST_OPEN_OFFSET]
+        first_offsets = first_offsets[first_offsets != NO_OFFSET]
         return int(first_offsets.min()) if len(first_offsets) else None
 
     @property

@@ -360,6 +360,19 @@ def follow_producers(
     return FOLLOWED
 
 
+@inlined
+def _last_below(table: Int64s, start: int, end: int, offset: int) -> int:
+    """Give the last of the rows [start, end) that begins below an offset, as the first one does."""
+    low, high = start, end
+    while high - low > 1:
+        middle = (low + high) // 2
+        if table[middle, BASE_OFFSET] < offset:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
 @kernel
 def mark_uncommitted(
     table: Int64s,
@@ -376,15 +389,27 @@ def mark_uncommitted(
     """
     mask = len(slots) - 1
     following = 0
-    for i in range(min(len(table), len(marked))):
+    begun_end = 0
+    count = min(len(table), len(marked))
+    marked[:count] = False
+    i = -1
+    while i + 1 < count:
+        i += 1
         row = table[i]
-        marked[i] = False
+        if row[BASE_OFFSET] >= begun_end:
+            # None has begun that has not ended: the next one begins farther on.
+            if following == len(first_offsets):
+                return
+            if row[BASE_OFFSET] < first_offsets[following]:
+                i = _last_below(table, i, count, first_offsets[following])
+                continue
         if row[MAGIC] != 2 or row[ATTRIBUTES] & TRANSACTIONAL_MASK == 0:
             continue
         while following < len(first_offsets) and first_offsets[following] <= row[BASE_OFFSET]:
             at = _slot_of(producer_ids[following]) & mask
             while slots[at] != 0 and producer_ids[slots[at] - 1] != producer_ids[following]:
                 at = (at + 1) & mask
+            begun_end = max(begun_end, end_offsets[following])
             following += 1
             slots[at] = following
         at = _slot_of(row[PRODUCER_ID]) & mask
