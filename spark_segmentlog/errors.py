@@ -71,6 +71,10 @@ class EmptyLogDirectoryError(SegmentLogError):
     """A log directory without a single partition directory."""
 
 
+class RemoteStorageError(SegmentLogError):
+    """What lies in a remote store is not what it must be; the text names object and chunk."""
+
+
 class LogPermissionError(SegmentLogError, PermissionError):
     """A file or folder that may not be read or written."""
 

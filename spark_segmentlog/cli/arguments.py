@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import click
 
@@ -21,6 +22,8 @@ from spark_segmentlog.log.io.reading import local_path
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.partition.partition_log import PartitionLog
+from spark_segmentlog.log.tier.remote_segment import Keys
+from spark_segmentlog.log.tier.stores import NO_REMOTE, RemoteOptions, layout_names
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -51,6 +54,61 @@ lock_timeout_option: Final = click.option(
 )
 
 
+def remote_options(verb: _F) -> _F:
+    """Add what tells where the segments of tiered storage are; the verb takes it as ``remote``."""
+
+    @functools.wraps(verb)
+    def with_remote(
+        *arguments: Any,
+        remote_storage: tuple[str, ...],
+        remote_layout: str | None,
+        remote_keys: tuple[tuple[str, str], ...],
+        remote_topic_ids: tuple[str, ...],
+        **others: Any,
+    ) -> Any:
+        remote = RemoteOptions(
+            uris=remote_storage,
+            layout=remote_layout,
+            keys=Keys(remote_keys),
+            topic_ids=remote_topic_ids,
+        )
+        return verb(*arguments, remote=remote, **others)
+
+    for option in reversed(_REMOTE_OPTIONS):
+        with_remote = option(with_remote)
+    return cast(_F, with_remote)
+
+
+_REMOTE_OPTIONS: Final = (
+    click.option(
+        "--remote-storage",
+        metavar="URI",
+        multiple=True,
+        help="Where tiered storage has copied segments to; read with the log as one.",
+    ),
+    click.option(
+        "--remote-layout",
+        type=click.Choice(layout_names()),
+        help="How that is laid out; found by looking.",
+    ),
+    click.option(
+        "--remote-key",
+        "remote_keys",
+        nargs=2,
+        metavar="ID FILE",
+        multiple=True,
+        help="A key pair's id and its private key, for encrypted segments.",
+    ),
+    click.option(
+        "--remote-topic-id",
+        "remote_topic_ids",
+        metavar="ID",
+        multiple=True,
+        help="A topic to read of several of one name, or one that was deleted.",
+    ),
+)
+
+
 def topics_or_all_options(verb: _F) -> _F:
     """Add ``--topic`` and ``--all-topics``, of which verbs that take records away need one."""
     all_topics = click.option(
@@ -67,7 +125,11 @@ def topics_or_all(topics: Sequence[str], *, all_topics: bool) -> list[str] | Non
 
 
 def open_logs(
-    paths: Sequence[str], topics: Sequence[str], *, include_deleted: bool = False
+    paths: Sequence[str],
+    topics: Sequence[str],
+    *,
+    include_deleted: bool = False,
+    remote: RemoteOptions = NO_REMOTE,
 ) -> list[PartitionLog]:
     """Open the partitions below each path, bad bytes in them being stepped over.
 
@@ -82,7 +144,9 @@ def open_logs(
     empty: list[EmptyLogDirectoryError] = []
     for path in paths:
         try:
-            manager = LogManager.open(path, include_deleted=include_deleted, skip_corrupt=True)
+            manager = LogManager.open(
+                path, include_deleted=include_deleted, skip_corrupt=True, remote=remote
+            )
         except EmptyLogDirectoryError as error:
             empty.append(error)
             continue
@@ -97,12 +161,12 @@ def open_logs(
 
 
 def find_topic_partitions(
-    paths: Sequence[str], topics: Sequence[str]
+    paths: Sequence[str], topics: Sequence[str], remote: RemoteOptions = NO_REMOTE
 ) -> set[TopicPartition] | None:
     """Name the partitions of topics; None, for all, without topics."""
     if not topics:
         return None
-    return {log.topic_partition for log in open_logs(paths, topics)}
+    return {log.topic_partition for log in open_logs(paths, topics, remote=remote)}
 
 
 def check_log_directories(paths: Sequence[str], *, beside: bool = False) -> list[str]:

@@ -13,6 +13,7 @@ from spark_segmentlog.cli.arguments import (
     format_option,
     open_logs,
     paths_argument,
+    remote_options,
     topics_option,
 )
 from spark_segmentlog.cli.dump_entries import (
@@ -30,6 +31,7 @@ from spark_segmentlog.cli.output import OutputFormat, print_json, print_line
 from spark_segmentlog.log.names import CHECKPOINT_FILE_SUFFIX, MAX_OFFSET
 from spark_segmentlog.log.partition.partition_log import PartitionLog, while_it_is_there
 from spark_segmentlog.log.segment.segment import Segment
+from spark_segmentlog.log.tier.stores import RemoteOptions
 
 
 def _parse_offsets(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, int]:
@@ -67,6 +69,7 @@ def _parse_offsets(ctx: click.Context, param: click.Parameter, value: str) -> tu
     help="How keys and values are written; text that is not UTF-8 becomes base64.",
 )
 @deleted_option
+@remote_options
 @format_option
 @click.pass_context
 def dump_verb(
@@ -76,6 +79,7 @@ def dump_verb(
     topics: tuple[str, ...],
     output_format: OutputFormat,
     include_deleted: bool,
+    remote: RemoteOptions,
     offsets: tuple[int, int],
     records: bool,
     include_control: bool,
@@ -98,7 +102,9 @@ def dump_verb(
     is_damaged = False
     snapshots = [path for path in paths if path.endswith(CHECKPOINT_FILE_SUFFIX)]
     others = [path for path in paths if path not in snapshots]
-    logs = open_logs(others, topics, include_deleted=include_deleted) if others else []
+    logs = []
+    if others:
+        logs = open_logs(others, topics, include_deleted=include_deleted, remote=remote)
     for entries in chain(
         (segment_entries(snapshot_file(path), options) for path in snapshots),
         (while_it_is_there(log, _entries(log, options, **parts)) for log in logs),

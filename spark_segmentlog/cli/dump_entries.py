@@ -132,7 +132,7 @@ class SnapshotFile(Segment):
     path: str
 
     @property
-    def log_path(self) -> str:
+    def stored_path(self) -> str:
         """Path of the file."""
         return self.path
 

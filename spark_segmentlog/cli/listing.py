@@ -12,6 +12,7 @@ from spark_segmentlog.cli.arguments import (
     format_option,
     open_logs,
     paths_argument,
+    remote_options,
     topics_option,
 )
 from spark_segmentlog.cli.output import Column, OutputFormat, print_rows
@@ -20,6 +21,7 @@ from spark_segmentlog.log.names import DELETE_DIRECTORY_SUFFIX, INTERNAL_TOPIC_P
 from spark_segmentlog.log.partition.partition_log import PartitionLog, while_it_is_there
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.segment.walk import ReadBuffer
+from spark_segmentlog.log.tier.stores import RemoteOptions
 from spark_segmentlog.log.upkeep.retention import largest_timestamp
 from spark_segmentlog.record.layout import MAGIC_OFFSET, MAGIC_V2
 from spark_segmentlog.record.plain.batch import iterate_records
@@ -50,6 +52,7 @@ SEGMENT_COLUMNS: Final = (
     Column("timeIndexEntries", "time entries", "number"),
     Column("abortedTransactions", "aborted", "number"),
     Column("isActive", "active"),
+    Column("tier", "tier"),
     Column("path", "file"),
 )
 
@@ -62,6 +65,7 @@ SEGMENT_COLUMNS: Final = (
     "--fast", is_flag=True, help="Leave out timestamps and last stable offsets, which cost reads."
 )
 @deleted_option
+@remote_options
 @format_option
 def ls_verb(
     paths: tuple[str, ...],
@@ -69,6 +73,7 @@ def ls_verb(
     show_segments: bool,
     fast: bool,
     include_deleted: bool,
+    remote: RemoteOptions,
     output_format: OutputFormat,
 ) -> None:
     """List the partitions in log directories, partition directories or .log files.
@@ -77,7 +82,7 @@ def ls_verb(
     internal (a broker's own topic), deleted, remote (the log starts in remote storage),
     open-commit, open-transaction.
     """
-    logs = open_logs(paths, topics, include_deleted=include_deleted)
+    logs = open_logs(paths, topics, include_deleted=include_deleted, remote=remote)
     describe, columns = (
         (_segment_rows, SEGMENT_COLUMNS) if show_segments else (_partition_rows, PARTITION_COLUMNS)
     )
@@ -140,6 +145,7 @@ def _rows_of_segments(
                 "timeIndexEntries": time_index.entries_count,
                 "abortedTransactions": len(segment.transaction_index()),
                 "isActive": bound is None,
+                "tier": segment.tier,
             }
 
     yield from log.at_one_moment(lambda: [describe(segment) for segment in log.segments])

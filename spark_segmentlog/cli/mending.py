@@ -14,11 +14,13 @@ from spark_segmentlog.cli.arguments import (
     lock_timeout_option,
     log_directories_argument,
     paths_argument,
+    remote_options,
     topics_option,
 )
 from spark_segmentlog.cli.output import OutputFormat, print_json, print_line, printable
 from spark_segmentlog.log.findings import Finding, Severity
 from spark_segmentlog.log.segment.growth import SegmentConfig
+from spark_segmentlog.log.tier.stores import RemoteOptions
 from spark_segmentlog.log.upkeep import recovery, verification
 from spark_segmentlog.log.upkeep.recovery import RecoveryAction
 from spark_segmentlog.log.write import preflight
@@ -36,6 +38,7 @@ _index_interval_option: Final = click.option(
 @paths_argument
 @topics_option
 @click.option("--deep", is_flag=True, help="Decompress and decode every record too.")
+@remote_options
 @format_option
 @click.pass_context
 def verify_verb(
@@ -43,6 +46,7 @@ def verify_verb(
     paths: tuple[str, ...],
     topics: tuple[str, ...],
     deep: bool,
+    remote: RemoteOptions,
     output_format: OutputFormat,
 ) -> None:
     """Compare logs with themselves: framing, checksums, offsets, indexes, open commits.
@@ -51,8 +55,8 @@ def verify_verb(
     may show as torn.
     """
     findings = faults = 0
-    chosen = find_topic_partitions(paths, topics)
-    for finding in verification.verify(paths, topic_partitions=chosen, deep=deep):
+    chosen = find_topic_partitions(paths, topics, remote)
+    for finding in verification.verify(paths, topic_partitions=chosen, deep=deep, remote=remote):
         findings += 1
         faults += not finding.is_harmless
         _print_finding(finding, output_format)

@@ -36,6 +36,7 @@ class FindingKind(StrEnum):
     MISSING_INDEX = "missing index"
     PRODUCER_SNAPSHOT = "producer snapshot"
     LEADER_EPOCH = "leader epoch"
+    REMOTE_SEGMENT = "remote segment"
     # Of a log directory.
     OPEN_COMMIT = "open commit"
     STAGED_FILE = "staged file"
@@ -73,6 +74,7 @@ class Severity(StrEnum):
 SEVERITIES: Final[Mapping[FindingKind, Severity]] = {
     FindingKind.MISSING_INDEX: Severity.HARMLESS,
     FindingKind.PRODUCER_SNAPSHOT: Severity.HARMLESS,
+    FindingKind.REMOTE_SEGMENT: Severity.HARMLESS,
     FindingKind.OFFSET_CHECKPOINT: Severity.HARMLESS,
     FindingKind.CLEAN_MARK: Severity.HARMLESS,
     FindingKind.STAGED_FILE: Severity.HARMLESS,

@@ -36,6 +36,7 @@ ASIDE_DIRECTORY_SUFFIXES: Final = (
 """Of directories that stand beside the log: what they hold is read only where they are named."""
 
 METADATA_TOPIC: Final = "__cluster_metadata"
+REMOTE_LOG_METADATA_TOPIC: Final = "__remote_log_metadata"
 # Kafka's Topic.java, its metadata log, and TopicBasedRemoteLogMetadataManagerConfig.
 INTERNAL_TOPICS: Final = frozenset(
     (
@@ -43,7 +44,7 @@ INTERNAL_TOPICS: Final = frozenset(
         "__consumer_offsets",
         "__transaction_state",
         "__share_group_state",
-        "__remote_log_metadata",
+        REMOTE_LOG_METADATA_TOPIC,
     )
 )
 # What is read, or cleaned, where nobody names topics: none that is named as these are.

@@ -18,6 +18,8 @@ from typing import Any, Final
 
 from spark_segmentlog.errors import OptionValueError, UnknownOptionError
 from spark_segmentlog.log.names import TopicPartition, is_topic_name
+from spark_segmentlog.log.tier.remote_segment import Keys, is_uuid
+from spark_segmentlog.log.tier.stores import NO_REMOTE, RemoteOptions, layout_names
 from spark_segmentlog.query.offsets import (
     EARLIEST,
     LATEST,
@@ -221,6 +223,29 @@ def _paths(text: str) -> tuple[str, ...]:
     return tuple(paths)
 
 
+def _uris(text: str) -> tuple[str, ...]:
+    return _paths(text) if text.startswith("[") else (_text(text),)
+
+
+def _key_files(text: str) -> tuple[tuple[str, str], ...]:
+    expected = 'expected JSON of key pair id to private key file, e.g. {"pair-1":"/keys/1.pem"}'
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{expected} ({error})") from error
+    if not isinstance(found, dict) or not all(isinstance(it, str) for it in found.values()):
+        raise ValueError(expected)
+    return tuple(sorted(found.items()))
+
+
+def _topic_ids(text: str) -> tuple[str, ...]:
+    ids = tuple(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
+    wrong = [each for each in ids if not is_uuid(each)]
+    if wrong or not ids:
+        raise ValueError("legal are topic ids of 22 characters, with commas between them")
+    return ids
+
+
 def _topic_list(text: str) -> tuple[str, ...]:
     topics = tuple(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
     if not topics:
@@ -298,6 +323,39 @@ OPTIONS: Final = (
         "",
         _ALL,
         "JSON list of paths; several log directories are one log, as `log.dirs` is",
+    ),
+    Option(
+        "remoteStorage",
+        _uris,
+        (),
+        "",
+        _READS,
+        "where tiered storage has copied segments to, a URI or a JSON list: what it has below the"
+        " first local segment is read with the local log as one",
+    ),
+    Option(
+        "remoteStorage.layout",
+        _word(*layout_names()),
+        None,
+        "found by looking",
+        _READS,
+        "`local` (Kafka's LocalTieredStorage) or `aiven` (the open plugin)",
+    ),
+    Option(
+        "remoteStorage.keys",
+        _key_files,
+        (),
+        "",
+        _READS,
+        'for encrypted segments: `{"pair-1":"/keys/1.pem"}`, id of a key pair to its private key',
+    ),
+    Option(
+        "remoteStorage.topicIds",
+        _topic_ids,
+        (),
+        "",
+        _READS,
+        "ids of topics to read from the store: of several that had one name, or deleted ones",
     ),
     Option(
         "subscribe",
@@ -734,6 +792,7 @@ class ReadOptions:
     mode: Mode
     view: View
     ignored: tuple[str, ...]
+    remote: RemoteOptions = NO_REMOTE
 
     @property
     def is_read_committed(self) -> bool:
@@ -812,6 +871,12 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool = False) -
         isolation_level=values["kafka_isolation_level"],
         check_crcs=values["kafka_check_crcs"],
         ignored=ignored,
+        remote=RemoteOptions(
+            uris=values["remote_storage"],
+            layout=values["remote_storage_layout"],
+            keys=Keys(values["remote_storage_keys"]),
+            topic_ids=values["remote_storage_topic_ids"],
+        ),
         **{
             name: values[name]
             for name in (

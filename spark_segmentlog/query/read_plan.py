@@ -168,6 +168,7 @@ def open_log_manager(options: ReadOptions) -> LogManager:
         options.paths,
         skip_corrupt=options.mode is not Mode.FAILFAST,
         check_crcs=options.check_crcs,
+        remote=options.remote,
     )
 
 

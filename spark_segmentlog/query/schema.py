@@ -73,6 +73,7 @@ SEGMENTS_SCHEMA: Final = pa.schema(
         ("timeIndexEntries", pa.int64()),
         ("abortedTransactions", pa.int64()),
         ("isActive", pa.bool_()),
+        ("tier", pa.string()),
     ]
 )
 TRANSACTIONS_SCHEMA: Final = pa.schema(

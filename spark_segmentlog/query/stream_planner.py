@@ -125,6 +125,7 @@ class StreamPlanner:
             choose=self._choose,
             skip_corrupt=options.mode is not Mode.FAILFAST,
             check_crcs=options.check_crcs,
+            remote=options.remote,
         )
         self.limits = AdmissionLimits(
             max_offsets=options.max_offsets_per_trigger,

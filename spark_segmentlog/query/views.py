@@ -142,6 +142,7 @@ def _segment_row(segment: Segment, it: Slice) -> dict[str, Any]:
             "timeIndexEntries": time_index.entries_count,
             "abortedTransactions": len(segment.transaction_index()),
             "isActive": segment.end_offset_bound is None,
+            "tier": segment.tier,
         }
 
 

@@ -123,6 +123,7 @@ def test_segments(tmp_path: Path) -> None:
             "timeIndexEntries": 3,
             "abortedTransactions": 0,
             "isActive": False,
+            "tier": "local",
         },
         {
             "topic": "orders",
@@ -136,15 +137,17 @@ def test_segments(tmp_path: Path) -> None:
             "timeIndexEntries": 1,
             "abortedTransactions": 0,
             "isActive": True,
+            "tier": "local",
         },
     ]
-    assert run("ls", tmp_path, "--segments", "--fast").lines[2].split(maxsplit=10)[-7:] == [
+    assert run("ls", tmp_path, "--segments", "--fast").lines[2].split(maxsplit=11)[-8:] == [
         str(5 * size),
         "-",
         "0",
         "1",
         "0",
         "yes",
+        "local",
         f"{tmp_path}/orders-0/00000000000000000020.log",
     ]
 

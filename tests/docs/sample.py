@@ -15,11 +15,13 @@ from spark_segmentlog.testing.builder import (
     segment_file_name,
     v2_batch,
 )
+from tests.tiered.store_data import unpack
 
 START_MS: Final = 1_739_260_800_000
 DATA: Final = "/var/lib/kafka/data"
 BACKUP: Final = "/backup/kafka"
-PATHS: Final = (DATA, BACKUP, "/data/kafka-logs", "/data/checkpoint")
+TIERED: Final = "/srv/tiered"
+PATHS: Final = (DATA, BACKUP, TIERED, "/data/kafka-logs", "/data/checkpoint")
 
 
 def make_logs(root: Path) -> None:
@@ -34,6 +36,7 @@ def make_logs(root: Path) -> None:
     data = bytearray(bad.read_bytes())
     data[-1] ^= 0xFF
     bad.write_bytes(data)
+    unpack("local", Path(f"{root}{TIERED}"))
 
 
 def _orders(partition: int, first: int, count: int) -> list[bytes]:

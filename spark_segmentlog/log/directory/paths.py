@@ -14,7 +14,7 @@ import glob
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from spark_segmentlog.errors import (
     EmptyLogDirectoryError,
@@ -107,6 +107,13 @@ class FolderReader:
         return False
 
 
+class PlaceFinder(Protocol):
+    """Finds partitions where no log directory is."""
+
+    def find_places(self, storage: Storage, path: str) -> list[FoundPartition]:
+        """Find the partitions at a path; none where nothing of the kind is there."""
+
+
 class PathResolver:
     """Turns paths into partition directories, and reads the state of their log directories.
 
@@ -118,6 +125,8 @@ class PathResolver:
         Whether ``-delete`` directories count, for partitions that have no other.
     reader : FolderReader
         How folders are read.
+    finder : PlaceFinder, optional
+        Asked where a path is no log directory.
 
     Attributes
     ----------
@@ -131,7 +140,9 @@ class PathResolver:
         *,
         include_deleted: bool = False,
         reader: FolderReader | None = None,
+        finder: PlaceFinder | None = None,
     ) -> None:
+        self._finder = finder
         self._filesystem = filesystem
         self._include_deleted = include_deleted
         self._reader = reader or FolderReader()
@@ -197,7 +208,7 @@ class PathResolver:
             self._resolve_directory(storage, path, is_named=is_named)
         elif storage.exists(path):
             self._resolve_file(storage, path, is_named=is_named)
-        else:
+        elif not self._resolve_otherwise(storage, path):
             raise LogPathNotFoundError(f"{path} does not exist")
 
     def _resolve_directory(self, storage: Storage, path: str, *, is_named: bool) -> None:
@@ -220,7 +231,7 @@ class PathResolver:
                     topic_partition, real_path, parent or "/", storage, is_named=is_named
                 )
             )
-        else:
+        elif not self._resolve_otherwise(storage, path):
             empty = EmptyLogDirectoryError(_empty_text(path, directories, others))
             if not _may_get_partitions(directories, others) and not self._reader.is_known(
                 real_path
@@ -230,6 +241,17 @@ class PathResolver:
             self._read_state(storage, real_path)
             self._listed[real_path] = (storage, directories)
             self._empty.append(empty)
+
+    def _resolve_otherwise(self, storage: Storage, path: str) -> bool:
+        """Look for partitions that are in no log directory."""
+        places = [] if self._finder is None else self._finder.find_places(storage, path)
+        for place in places:
+            self._places.setdefault(place.directory, place)
+            if place.log_directory not in self._states:
+                state = LogDirectoryState(path=place.log_directory, is_clean=True)
+                self._states[place.log_directory] = state.with_commits(storage)
+                self.storages[place.log_directory] = storage
+        return bool(places)
 
     def _resolve_file(self, storage: Storage, path: str, *, is_named: bool) -> None:
         real_path = storage.real_path(path)

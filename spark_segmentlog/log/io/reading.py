@@ -65,8 +65,15 @@ class LogFile(Protocol):
 class Storage(Protocol):
     """Where files are: the local disk, or a file system of pyarrow. Pickles."""
 
-    def open_input(self, path: str) -> LogFile:
-        """Open a file for reading."""
+    def open_input(self, path: str, *, reads_blocks: bool = True) -> LogFile:
+        """Open a file for reading.
+
+        Parameters
+        ----------
+        reads_blocks : bool
+            Whether a file that is not local is read in blocks, the next one ahead; else each read
+            is one request for the bytes that it asks for.
+        """
 
     def read_file(self, path: str) -> bytes | None:
         """Read a small file whole; None where it is not there."""
@@ -171,7 +178,7 @@ def _not_a_file(path: str) -> NotAFileError:
 class _LocalStorage:
     """The local disk."""
 
-    def open_input(self, path: str) -> LogFile:
+    def open_input(self, path: str, *, reads_blocks: bool = True) -> LogFile:
         return _LocalFile(path)
 
     def read_file(self, path: str) -> bytes | None:

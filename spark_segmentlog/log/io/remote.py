@@ -30,7 +30,10 @@ _READ_AHEAD_THREADS: Final = 4
 
 
 class _ArrowFile(Closing):
-    """A file of a pyarrow file system, read in blocks of some MiB, the next one ahead."""
+    """A file of a pyarrow file system, read in blocks of some MiB, the next one ahead.
+
+    With blocks of 0 bytes each read is one request for what it asks for.
+    """
 
     def __init__(self, filesystem: Any, path: str, block_bytes: int = READ_AHEAD_BYTES) -> None:
         self.path = path
@@ -53,6 +56,8 @@ class _ArrowFile(Closing):
 
     def read_at(self, position: int, length: int) -> bytes:
         end = min(position + length, self.size())
+        if self._block_bytes == 0:
+            return bytes(self._file.read_at(end - position, position)) if position < end else b""
         parts = []
         while position < end:
             start, block = self._block_at(position)
@@ -97,8 +102,8 @@ class _ArrowStorage:
 
     filesystem: Any
 
-    def open_input(self, path: str) -> LogFile:
-        return _ArrowFile(self.filesystem, path)
+    def open_input(self, path: str, *, reads_blocks: bool = True) -> LogFile:
+        return _ArrowFile(self.filesystem, path, READ_AHEAD_BYTES if reads_blocks else 0)
 
     def read_file(self, path: str) -> bytes | None:
         try:

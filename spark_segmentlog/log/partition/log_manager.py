@@ -35,6 +35,8 @@ from spark_segmentlog.log.io.signature import LISTING_ATTEMPTS, FileSignature
 from spark_segmentlog.log.io.threads import in_parallel
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.partition.partition_log import PartitionLog
+from spark_segmentlog.log.tier.stores import NO_REMOTE, RemoteOptions
+from spark_segmentlog.log.tier.tier import Tier
 
 # Where each partition lies, its log start and log end offset.
 Bounds = dict[TopicPartition, tuple[str, int, int]]
@@ -72,6 +74,8 @@ class LogManager:
         may_be_empty: bool = False,
         skip_corrupt: bool = False,
         check_crcs: bool = True,
+        remote: RemoteOptions = NO_REMOTE,
+        remote_filesystem: Any = None,
     ) -> LogManager:
         """List the partitions below some paths.
 
@@ -89,6 +93,11 @@ class LogManager:
             Whether bad bytes are stepped over when offsets are looked up, or are an error.
         check_crcs : bool
             Whether checksums are compared when offsets are looked up by time.
+        remote : RemoteOptions
+            Stores of remote segments, and how they are read; a path that is no log directory may be
+            such a store too.
+        remote_filesystem : pyarrow or fsspec file system, optional
+            Where those are; by default the local disk, or what their scheme says.
 
         Raises
         ------
@@ -105,6 +114,7 @@ class LogManager:
             may_be_empty=may_be_empty,
             skip_corrupt=skip_corrupt,
             check_crcs=check_crcs,
+            tier=Tier(remote, remote_filesystem),
         )
         look = source.look()
         for _ in range(LISTING_ATTEMPTS):
@@ -203,6 +213,7 @@ class _Source:
     may_be_empty: bool
     skip_corrupt: bool
     check_crcs: bool
+    tier: Tier
     memo: FolderMemo = field(default_factory=FolderMemo)
 
     def look(self, earlier: _Look | None = None) -> _Look:
@@ -210,11 +221,15 @@ class _Source:
         for _ in range(LISTING_ATTEMPTS):
             reader = RememberingReader(self.memo, is_patient=self.may_be_empty)
             resolver = PathResolver(
-                self.filesystem, include_deleted=self.include_deleted, reader=reader
+                self.filesystem,
+                include_deleted=self.include_deleted,
+                reader=reader,
+                finder=self.tier,
             )
             try:
                 states = resolver.resolve(self.paths)
-                logs = in_parallel(self._open, [(it, states) for it in resolver.places])
+                places = self.tier.attach(resolver.places, states, resolver.storages)
+                logs = in_parallel(self._open, [(it, states) for it in places])
             except FileNotFoundError as error:
                 if isinstance(error, SegmentLogError):
                     raise
@@ -315,10 +330,14 @@ def open_found(
     listing: PartitionListing,
 ) -> _Log:
     """Make the log of a partition directory that was listed."""
+    # What is in a store alone lies in no log directory.
+    state = states.get(place.log_directory) or LogDirectoryState(
+        path=place.log_directory, is_clean=True
+    )
     log = kind(
         place.topic_partition,
         place.directory,
-        state=states[place.log_directory],
+        state=state,
         listing=listing,
         named=place.named,
         storage=place.storage,

@@ -37,6 +37,8 @@ from spark_segmentlog.log.partition.log_manager import (
 from spark_segmentlog.log.partition.partition_log import PartitionLog, SegmentList
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.segment.walk import PROBE_BYTES, HeaderWalk, ReadBuffer
+from spark_segmentlog.log.tier.stores import NO_REMOTE, RemoteOptions
+from spark_segmentlog.log.tier.tier import Tier
 from spark_segmentlog.log.transactions.outcomes import find_open_transactions, transaction_tracker
 from spark_segmentlog.log.transactions.producer_tracker import ProducerTracker
 from spark_segmentlog.record.read.header_table import HeaderTable, StopReason, scan_headers
@@ -89,6 +91,8 @@ class LogWatch:
     choose : callable, optional
         Picks the partitions that are to be seen as of one commit, by default all: commits to the
         others make no look longer.
+    remote : RemoteOptions
+        Stores of remote segments, and how they are read.
     """
 
     def __init__(
@@ -99,7 +103,9 @@ class LogWatch:
         filesystem: Any = None,
         skip_corrupt: bool = False,
         check_crcs: bool = True,
+        remote: RemoteOptions = NO_REMOTE,
     ) -> None:
+        self._tier = Tier(remote)
         self._paths = tuple(paths)
         self._choose = choose
         self._filesystem = filesystem
@@ -138,9 +144,9 @@ class LogWatch:
     def _look_once(self) -> tuple[dict[TopicPartition, WatchedPartitionLog], bool]:
         """Look, and tell whether no commit came by meanwhile."""
         reader = RememberingReader(self._memo, self._log_directories, is_patient=True)
-        resolver = PathResolver(self._filesystem, reader=reader)
+        resolver = PathResolver(self._filesystem, reader=reader, finder=self._tier)
         states = resolver.resolve(self._paths)
-        places = resolver.places
+        places = self._tier.attach(resolver.places, states, resolver.storages)
         logs = [self._open(place, states) for place in places]
         chosen = set(self._choose({log.topic_partition: log for log in logs}))
         counting = [log for log in logs if log.topic_partition in chosen]
@@ -308,7 +314,7 @@ class WatchedPartitionLog(PartitionLog):
         if tracker is None or not self.log_start_offset <= start_offset <= end_offset:
             tracker, start_offset = (
                 transaction_tracker(self, uncommitted_only=True),
-                self.first_offset,
+                self.settled_offset,
             )
         # One that has not come to the end, for an error, cannot go on.
         tail.transactions = None

@@ -43,6 +43,8 @@ from spark_segmentlog.log.names import MAX_OFFSET, TopicPartition, parse_partiti
 from spark_segmentlog.log.segment.index_trust import LOOKUP_READ_BYTES
 from spark_segmentlog.log.segment.segment import ScanOptions, Segment, SegmentScanner
 from spark_segmentlog.log.segment.walk import HeaderWalk, OnCorrupt, ReadBuffer
+from spark_segmentlog.log.tier.remote_segment import RemotePiece, StoreNote
+from spark_segmentlog.log.tier.tiered_storage import TieredStorage
 from spark_segmentlog.log.transactions.outcomes import (
     TransactionOutcomes,
     WholeRead,
@@ -147,12 +149,13 @@ class SegmentList(Sequence[Segment]):
         by its last entry alone, so that one that lies hides their records; of the others, more than
         `MAX_WALKED_SEGMENTS` are kept unseen.
         """
+        known = self._log.known_largest_timestamps(self.base_offsets)
         largest = [
-            read_largest_timestamp(self._log.storage, path)
-            for path in self.paths(names.TIME_INDEX_SUFFIX)
+            read_largest_timestamp(self._log.storage, path) if time is None else time
+            for time, path in zip(known, self.paths(names.TIME_INDEX_SUFFIX), strict=True)
         ]
         is_kept = np.array([it is not None and it >= timestamp_ms for it in largest], np.bool_)
-        looked_into = ~is_kept
+        looked_into = ~is_kept & np.array([it is None for it in known], np.bool_)
         if looked_into.sum() > MAX_CONFIRMED_SEGMENTS:
             is_unknown = np.array([it is None for it in largest], np.bool_)
             looked_into &= is_unknown | ~self._log.are_indexes_trusted(self)
@@ -279,6 +282,10 @@ class PartitionLog:
     def segment_named(self, base_offset: int) -> Segment:
         """Make the segment of a base offset."""
         bound = self._next_base_offset(base_offset)
+        if self._tier is not None:
+            piece = self._tier.find_piece(base_offset)
+            if piece is not None:
+                return self._remote_segment(self._tier, piece, bound)
         recovery_point = self._recovery_point
         is_flushed = bound is not None and recovery_point is not None and bound <= recovery_point
         return Segment(
@@ -291,8 +298,29 @@ class PartitionLog:
             reached_offset=self.state.reached_offset(self.topic_partition),
             suffix=self.listing.suffixes.get(base_offset, ""),
             is_moving=self._is_moving(base_offset) or self._is_moving(bound),
-            storage=self.storage,
+            storage=self.storage if self._tier is None else self._tier.narrowed(base_offset),
         )
+
+    def _remote_segment(
+        self, tier: TieredStorage, piece: RemotePiece, bound: int | None
+    ) -> Segment:
+        # What is known to end where the next begins is as strict as a local segment.
+        is_exact = bound is None or piece.segment.end_offset == bound
+        return Segment(
+            topic_partition=self.topic_partition,
+            directory=self.directory,
+            base_offset=piece.start_offset,
+            end_offset_bound=bound,
+            is_index_trusted=True,
+            is_moving=not is_exact,
+            promised_end=piece.end_offset if bound is None else bound,
+            object_path=tier.remote.object_path(piece),
+            storage=tier.narrowed(piece.start_offset),
+        )
+
+    @property
+    def _tier(self) -> TieredStorage | None:
+        return self.storage if isinstance(self.storage, TieredStorage) else None
 
     def _is_moving(self, base_offset: int | None) -> bool:
         suffix = None if base_offset is None else self.listing.suffixes.get(base_offset)
@@ -340,6 +368,8 @@ class PartitionLog:
 
     def segments_between(self, start_offset: int, end_offset: int) -> SegmentList:
         """Give the segments that may hold offsets in [start, end)."""
+        if self._tier is not None and self._tier.remote.settle(start_offset, end_offset):
+            self._take(list_partition(self.storage, self.directory))
         first, last = self._slots_between(start_offset, end_offset)
         return self.segments[first:last]
 
@@ -482,8 +512,38 @@ class PartitionLog:
         """Find what `last_stable_offset` gives, which asks once."""
         tracker = transaction_tracker(self, uncommitted_only=True)
         return self.stable_offset_of(
-            find_open_transactions(self, tracker, self.first_offset, self.log_end_offset)
+            find_open_transactions(self, tracker, self.settled_offset, self.log_end_offset)
         )
+
+    @property
+    def settled_offset(self) -> int:
+        """Offset below which no transaction begins that is open at the log's end.
+
+        A broker copies a segment to a remote tier once all transactions in it have ended; of those
+        whose marker was not copied too, the snapshot at the end of what was copied tells.
+        """
+        tier = self._tier
+        pieces = () if tier is None else tier.remote.pieces()
+        if tier is None or not pieces:
+            return self.first_offset
+        if tier.first_local is not None:
+            return max(tier.first_local, self.first_offset)
+        states = tier.remote.producers_at_end()
+        if states is None:
+            return self.first_offset
+        begun = [it.current_txn_first_offset for it in states if it.is_in_transaction]
+        return max(min(begun, default=self.log_end_offset), self.first_offset)
+
+    def remote_notes(self) -> list[StoreNote]:
+        """Tell what remote stores have of the partition that is no part of its log."""
+        return [] if self._tier is None else self._tier.remote.notes()
+
+    def known_largest_timestamps(self, base_offsets: Int64s) -> list[int | None]:
+        """Give the largest timestamps of segments, in ms; None each where a file has to tell."""
+        if self._tier is None:
+            return [None] * len(base_offsets)
+        pieces = [self._tier.find_piece(it) for it in base_offsets.tolist()]
+        return [None if it is None else it.segment.max_timestamp_ms for it in pieces]
 
     def stable_offset_of(self, first_open_offset: int | None) -> int:
         """Give the last stable offset where the oldest open transaction begins at an offset."""

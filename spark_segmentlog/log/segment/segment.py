@@ -120,6 +120,11 @@ class Segment:
     is_moving : bool
         Whether it, or the one behind it, is taking the place of others at this moment: those stand
         beside it, so that offsets may be there twice.
+    promised_end : int or None
+        Offset that its batches are known to reach, as those of a remote tier are; None where
+        nothing tells, since compaction leaves offsets out.
+    object_path : str or None
+        The object that holds it in a remote tier; None for a local segment.
     """
 
     topic_partition: TopicPartition
@@ -131,6 +136,8 @@ class Segment:
     reached_offset: int = 0
     suffix: str = ""
     is_moving: bool = False
+    promised_end: int | None = None
+    object_path: str | None = None
     storage: Storage = LOCAL
 
     @property
@@ -141,12 +148,22 @@ class Segment:
 
     @property
     def log_path(self) -> str:
-        """Path of the `.log` file."""
+        """Path of the `.log` file, or of the object that it was copied to."""
+        return self.object_path or self.stored_path
+
+    @property
+    def stored_path(self) -> str:
+        """Path by which the storage knows the `.log` file."""
         return self._path(names.LOG_SUFFIX)
+
+    @property
+    def tier(self) -> str:
+        """Whether it is ``local`` or ``remote``."""
+        return "local" if self.object_path is None else "remote"
 
     def size_bytes(self) -> int:
         """Measure the `.log` file."""
-        return self.storage.size(self.log_path)
+        return self.storage.size(self.stored_path)
 
     def open_log(self) -> LogFile:
         """Open the `.log` file.
@@ -156,7 +173,7 @@ class Segment:
         FileNotFoundError
             It was renamed or deleted; the partition's listing is out of date.
         """
-        return self.storage.open_input(self.log_path)
+        return self.storage.open_input(self.stored_path)
 
     def check_bound(self) -> None:
         """Make sure that the next segment is still there: this one may have taken it over.
@@ -481,6 +498,13 @@ class SegmentScanner:
     ) -> None:
         """Tell of offsets behind the end of a closed segment that its indexes speak of."""
         if walk.known_offset >= end_offset or segment.end_offset_bound is None:
+            return
+        promised = segment.promised_end
+        if promised is not None and walk.known_offset < promised:
+            if walk.is_reported(walk.known_offset, promised):
+                reason = f"the segment ends before offset {walk.known_offset}"
+                start_offset = max(walk.known_offset, self.next_offset)
+                on_lost(start_offset, min(end_offset, promised), reason)
             return
         named = index_trust.offset_beyond_end(segment, file, walk.position, walk.known_offset)
         bound = segment.end_offset_bound

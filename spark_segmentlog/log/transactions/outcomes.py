@@ -235,7 +235,8 @@ class TransactionOutcomes:
         self._has_begun = True
         assert self._whole_read is not None
         log, start_offset = self._find_log(), self._whole_read.start_offset
-        for aborted in follow_transactions(log, self._tracker, log.first_offset, start_offset):
+        settled_offset = min(log.settled_offset, start_offset)
+        for aborted in follow_transactions(log, self._tracker, settled_offset, start_offset):
             self._note(aborted)
         self._from_offset = start_offset
         if self._tracker.first_open_offset is not None:
@@ -313,7 +314,7 @@ class TransactionOutcomes:
         end_offset = MAX_OFFSET if self._whole_read is None else self._whole_read.log_end_offset
         if bound is None or bound >= end_offset:
             return ()
-        return self._find_log().segments_between(bound, end_offset)
+        return self._find_log().segments_between(bound, bound + 1)
 
     def _hold_back(self) -> None:
         """Hold back what follows the begin of a transaction that is open at the log's end."""

@@ -70,6 +70,7 @@ from spark_segmentlog.log.segment import index_trust
 from spark_segmentlog.log.segment.growth import MAX_RELATIVE_OFFSET
 from spark_segmentlog.log.segment.segment import ScanOptions, Segment, SegmentScanner
 from spark_segmentlog.log.segment.walk import CorruptRange, HeaderWalk, ReadBuffer
+from spark_segmentlog.log.tier.stores import NO_REMOTE, RemoteOptions, is_store
 from spark_segmentlog.log.write.preflight import CUTS_THE_LOG, surroundings, torn_segment
 from spark_segmentlog.log.write.staging import list_staged
 from spark_segmentlog.record.layout import LAST_OFFSET_DELTA_OFFSET, MAGIC_V2
@@ -176,6 +177,7 @@ def verify(
     *,
     topic_partitions: Iterable[TopicPartition] | None = None,
     deep: bool = False,
+    remote: RemoteOptions = NO_REMOTE,
 ) -> Iterator[Finding]:
     """Verify log directories, partition directories or `.log` files.
 
@@ -186,6 +188,8 @@ def verify(
         Which ones; all where not given.
     deep : bool
         Whether every record is decompressed and decoded too.
+    remote : RemoteOptions
+        Stores of remote segments, which are verified with the local ones.
 
     Yields
     ------
@@ -195,13 +199,14 @@ def verify(
     for directory in directories:
         yield from _verify_log_directory(directory)
     wanted = None if topic_partitions is None else set(topic_partitions)
-    for finding in _lasting_surroundings([path for path in directories if is_local(path)]):
+    local = [path for path in directories if is_local(path) and not is_store(path)]
+    for finding in _lasting_surroundings(local):
         # A copy of one log directory knows no cluster, and nothing is wrong with that.
         is_unknown = finding.kind is FindingKind.CLUSTER_METADATA
         is_known = not is_unknown or finding.topic_partition is not None
         if is_known and (wanted is None or finding.topic_partition in {None, *wanted}):
             yield finding
-    for log in partition_logs(directories, wanted):
+    for log in partition_logs(directories, wanted, remote):
         yield from while_it_is_there(log, verify_partition(log, deep=deep))
 
 
@@ -231,10 +236,12 @@ def _is_broker_at_work(path: str) -> bool:
 
 
 def partition_logs(
-    paths: Sequence[str], wanted: Container[TopicPartition] | None
+    paths: Sequence[str],
+    wanted: Container[TopicPartition] | None,
+    remote: RemoteOptions = NO_REMOTE,
 ) -> Iterator[PartitionLog]:
     """Open every copy of the partitions below some paths; a log directory may have none yet."""
-    for log in LogManager.open(paths, may_be_empty=True).copies:
+    for log in LogManager.open(paths, may_be_empty=True, remote=remote).copies:
         if wanted is None or log.topic_partition in wanted:
             yield log
 
@@ -256,6 +263,13 @@ def verify_partition(log: PartitionLog, *, deep: bool = False) -> Iterator[Findi
         ends[segment.base_offset] = None if is_damaged else survey.next_offset
         return _verify_segment(log, survey, producers, deep=deep)
 
+    for note in log.remote_notes():
+        yield Finding(
+            kind=FindingKind.REMOTE_SEGMENT,
+            path=note.path,
+            topic_partition=log.topic_partition,
+            detail=note.text,
+        )
     for lost in log.lost_segments:
         yield _lost_segment(lost, log)
     yield from log.visit_segments(
@@ -453,6 +467,7 @@ class _Surveyor:
         self._file_bytes = 0
         self._next_offset = segment.base_offset
         self._lost_to: int | None = None
+        self._evidence = ""
 
     def walk(self, file: LogFile) -> None:
         """Look at every batch of the file."""
@@ -469,9 +484,14 @@ class _Surveyor:
     def _find_lost(self, file: LogFile, walk: HeaderWalk) -> int | None:
         """Look for offsets that are gone; a crash can leave such indexes in the last segment."""
         segment = self._segment
+        if segment.promised_end is not None and walk.known_offset < segment.promised_end:
+            self._evidence = f"what was copied behind it begins with offset {segment.promised_end}"
+            return segment.promised_end - 1
         if segment.end_offset_bound is None and not segment.is_index_trusted:
             return None
-        return index_trust.offset_beyond_end(segment, file, walk.position, walk.known_offset)
+        named = index_trust.offset_beyond_end(segment, file, walk.position, walk.known_offset)
+        self._evidence = "" if named is None else f"its index names offset {named}"
+        return named
 
     def _take(self, walk: HeaderWalk, table: HeaderTable) -> None:
         self._findings += _header_findings(walk, table)
@@ -499,7 +519,7 @@ class _Surveyor:
             epochs=tuple(self._epochs),
             torn=self._torn,
             lost_to=self._lost_to,
-            evidence="" if self._lost_to is None else f"its index names offset {self._lost_to}",
+            evidence=self._evidence,
         )
 
 

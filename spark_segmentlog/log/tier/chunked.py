@@ -1,0 +1,269 @@
+"""The layout of the open plugin (Aiven's): a log in chunks, its indexes in one object, a manifest.
+
+``<prefix><topic>-<topic id>/<partition>/<base offset>-<segment id>.<log|indexes|rsm-manifest>``,
+uploaded in that order: a manifest means a whole upload. The prefix stands in front as it is,
+without a slash of its own. Deletes take objects away in no fixed order. Custom metadata of the
+plugin may name another prefix and key, which then win.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from spark_segmentlog.errors import RemoteStorageError
+from spark_segmentlog.log.io.reading import LogFile, Storage
+from spark_segmentlog.log.names import (
+    BASE_OFFSET_DIGITS,
+    MAX_OFFSET,
+    MAX_PARTITION,
+    TopicPartition,
+    is_topic_name,
+)
+from spark_segmentlog.log.tier.chunked_file import ChunkedFile
+from spark_segmentlog.log.tier.encryption import DecryptionError, open_cipher
+from spark_segmentlog.log.tier.local_tiered import cut_text
+from spark_segmentlog.log.tier.manifest import (
+    MAX_MANIFEST_BYTES,
+    SegmentManifest,
+    parse_manifest,
+)
+from spark_segmentlog.log.tier.objects import MAX_INDEX_BYTES, read_whole
+from spark_segmentlog.log.tier.remote_segment import (
+    UUID_PATTERN,
+    Description,
+    IndexKind,
+    Keys,
+    RemoteSegment,
+    StoreListing,
+    StoreNote,
+    TopicIdPartition,
+)
+from spark_segmentlog.log.tier.wire import MalformedMetadataError, MetadataReader
+
+LOG_SUFFIX: Final = ".log"
+INDEXES_SUFFIX: Final = ".indexes"
+MANIFEST_SUFFIX: Final = ".rsm-manifest"
+_ALL: Final = frozenset((LOG_SUFFIX, INDEXES_SUFFIX, MANIFEST_SUFFIX))
+
+_OBJECT_PREFIX_TAG: Final = 1
+_OBJECT_KEY_TAG: Final = 2
+
+_TOPIC: Final = re.compile(rf"(?P<topic>.+)-(?P<topic_id>{UUID_PATTERN})")
+_OBJECT: Final = re.compile(
+    rf"(?P<base>[0-9]{{{BASE_OFFSET_DIGITS}}})-(?P<id>{UUID_PATTERN})"
+    r"(?P<suffix>\.log|\.indexes|\.rsm-manifest)"
+)
+
+
+class ChunkedLayout:
+    """Chunks of a fixed plain size, perhaps compressed, perhaps encrypted, with a manifest."""
+
+    name = "aiven"
+
+    def recognises(self, storage: Storage, root: str) -> bool:
+        """Tell whether objects of this layout lie below a prefix."""
+        for topic, topic_id in _topics(storage, root):
+            folder = f"{root}{topic}-{topic_id}"
+            for partition in _partitions(storage, folder):
+                names = storage.list_names(f"{folder}/{partition}")
+                if any(_OBJECT.fullmatch(name) for name in names):
+                    return True
+        return False
+
+    def list_partitions(self, storage: Storage, root: str) -> list[TopicIdPartition]:
+        """List the partitions in a store."""
+        return [
+            TopicIdPartition(TopicPartition(topic, partition), topic_id)
+            for topic, topic_id in _topics(storage, root)
+            for partition in _partitions(storage, f"{root}{topic}-{topic_id}")
+        ]
+
+    def list_segments(
+        self, storage: Storage, root: str, partition: TopicIdPartition
+    ) -> StoreListing:
+        """List the segments of a partition."""
+        folder = _folder(root, partition)
+        try:
+            names = storage.list_names(folder)
+        except FileNotFoundError:
+            return StoreListing(whole=())
+        found: dict[tuple[int, str], set[str]] = {}
+        for name in names:
+            parts = _OBJECT.fullmatch(name)
+            if parts is not None and int(parts["base"]) <= MAX_OFFSET:
+                found.setdefault((int(parts["base"]), parts["id"]), set()).add(parts["suffix"])
+        whole, notes = [], []
+        for (base_offset, segment_id), suffixes in sorted(found.items()):
+            path = f"{folder}/{_name(base_offset, segment_id)}"
+            if suffixes != _ALL:
+                notes.append(StoreNote(path, cut_text(_ALL - suffixes)))
+            if MANIFEST_SUFFIX in suffixes:
+                whole.append(
+                    RemoteSegment(
+                        segment_id=segment_id, places=((0, path),), base_offset=base_offset
+                    )
+                )
+        return StoreListing(whole=tuple(whole), notes=tuple(notes))
+
+    def path_of(
+        self,
+        root: str,
+        partition: TopicIdPartition,
+        base_offset: int,
+        segment_id: str,
+        custom_metadata: bytes | None,
+    ) -> str:
+        """Name the path of a segment's objects, up to the suffixes."""
+        prefix, key = _parse_custom(custom_metadata)
+        if key is None:
+            key = f"{_folder('', partition)}/{_name(base_offset, segment_id)}"
+        if prefix and not root.endswith(prefix):
+            return f"{root}{prefix}{key}"
+        return f"{root}{key}"
+
+    def describe(self, storage: Storage, path: str, base_offset: int, keys: Keys) -> Description:
+        """Read a segment's manifest."""
+        manifest = _read_manifest(storage, path)
+        name = path.rpartition("/")[2]
+        if manifest.end_offset is None or manifest.start_offset is None:
+            raise RemoteStorageError(
+                f"manifest {manifest.path} lacks remoteLogSegmentMetadata, and with it the "
+                "segment's offsets: name the broker's log directory, whose metadata have them"
+            )
+        if _name(manifest.start_offset, manifest.segment_id or "") != name:
+            raise RemoteStorageError(
+                f"manifest {manifest.path} is of the segment {manifest.segment_id} from offset "
+                f"{manifest.start_offset} on"
+            )
+        return Description(
+            end_offset=manifest.end_offset + 1,
+            leader_epochs=manifest.leader_epochs,
+            max_timestamp_ms=manifest.max_timestamp_ms,
+            size_bytes=manifest.file_bytes,
+            detail=manifest,
+        )
+
+    def open_log(self, storage: Storage, path: str, detail: Any, keys: Keys) -> LogFile:
+        """Open a segment's log; one that is stored as it is, as the file that it is.
+
+        Raises
+        ------
+        RemoteStorageError
+            The object is not of the size that the manifest says.
+        """
+        manifest = _manifest(storage, path, detail)
+        encryption = manifest.encryption
+        cipher = None if encryption is None else open_cipher(encryption, keys, manifest.path)
+        stored = storage.open_input(path + LOG_SUFFIX, reads_blocks=manifest.is_plain)
+        size, expected = stored.size(), manifest.stored_span(0, manifest.chunks_count - 1)[1]
+        if size != expected:
+            stored.close()
+            chunk = min(_chunk_at(manifest, size), manifest.chunks_count - 1)
+            raise RemoteStorageError(
+                f"{path}{LOG_SUFFIX} has {size} bytes, its manifest says {expected}; chunk {chunk} "
+                "of it is the first that is not as the manifest says"
+            )
+        return stored if manifest.is_plain else ChunkedFile(stored, manifest, cipher)
+
+    def read_index(
+        self, storage: Storage, path: str, kind: IndexKind, detail: Any, keys: Keys
+    ) -> bytes | None:
+        """Read one of a segment's indexes, each a chunk of its own that is never compressed."""
+        manifest = _manifest(storage, path, detail)
+        place = manifest.indexes.get(kind)
+        if place is None:
+            return None
+        object_path = path + INDEXES_SUFFIX
+        if place.size > MAX_INDEX_BYTES:
+            raise RemoteStorageError(
+                f"index {kind.value} in {object_path} has {place.size} bytes, allowed are "
+                f"{MAX_INDEX_BYTES}"
+            )
+        if place.size == 0:
+            return b""
+        with storage.open_input(object_path, reads_blocks=False) as file:
+            data = file.read_at(place.position, place.size)
+        if len(data) < place.size:
+            raise RemoteStorageError(
+                f"{object_path} ends at {place.position + len(data)}, inside its index {kind.value}"
+            )
+        if manifest.encryption is None:
+            return data
+        try:
+            return open_cipher(manifest.encryption, keys, manifest.path)(data)
+        except DecryptionError as error:
+            raise RemoteStorageError(f"index {kind.value} in {object_path}: {error}") from error
+
+    def object_path(self, path: str) -> str:
+        """Name the object with a segment's chunks."""
+        return path + LOG_SUFFIX
+
+
+def _manifest(storage: Storage, path: str, detail: Any) -> SegmentManifest:
+    return detail if isinstance(detail, SegmentManifest) else _read_manifest(storage, path)
+
+
+def _read_manifest(storage: Storage, path: str) -> SegmentManifest:
+    manifest_path = path + MANIFEST_SUFFIX
+    return parse_manifest(read_whole(storage, manifest_path, MAX_MANIFEST_BYTES), manifest_path)
+
+
+def _chunk_at(manifest: SegmentManifest, position: int) -> int:
+    return int(manifest.stored_ends.searchsorted(position, "right"))
+
+
+def _topics(storage: Storage, root: str) -> Iterable[tuple[str, str]]:
+    """List topics and their ids below a prefix, which may end inside of a name."""
+    above, _, beginning = root.rpartition("/")
+    if not storage.is_directory(above or "/"):
+        return
+    for name in storage.list_directories(above or "/")[0]:
+        found = _TOPIC.fullmatch(name.removeprefix(beginning))
+        if name.startswith(beginning) and found and is_topic_name(found["topic"]):
+            yield found["topic"], found["topic_id"]
+
+
+def _partitions(storage: Storage, folder: str) -> list[int]:
+    names = storage.list_directories(folder)[0]
+    numbers = [int(name) for name in names if name.isascii() and name.isdigit()]
+    return sorted(number for number in numbers if number <= MAX_PARTITION)
+
+
+def _folder(root: str, partition: TopicIdPartition) -> str:
+    topic_partition = partition.topic_partition
+    return f"{root}{topic_partition.topic}-{partition.topic_id}/{topic_partition.partition}"
+
+
+def _name(base_offset: int, segment_id: str) -> str:
+    return f"{base_offset:0{BASE_OFFSET_DIGITS}d}-{segment_id}"
+
+
+def _parse_custom(data: bytes | None) -> tuple[str | None, str | None]:
+    """Read the prefix and the key that custom metadata name; None each where they do not.
+
+    Raises
+    ------
+    RemoteStorageError
+    """
+    if not data:
+        return None, None
+    try:
+        reader = MetadataReader(data)
+        fields = reader.tagged_fields()
+        reader.check_end()
+        prefix, key = (
+            None if fields.get(tag) is None else _custom_text(fields[tag])
+            for tag in (_OBJECT_PREFIX_TAG, _OBJECT_KEY_TAG)
+        )
+    except MalformedMetadataError as error:
+        raise RemoteStorageError(f"custom metadata {data[:64]!r}: {error}") from error
+    return prefix, key
+
+
+def _custom_text(field: bytes) -> str:
+    text = MetadataReader(field).text()
+    if ".." in text.split("/"):
+        raise MalformedMetadataError(f"the path {text!r} leads out of the store")
+    return text

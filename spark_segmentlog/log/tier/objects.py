@@ -1,0 +1,170 @@
+"""Objects of a store as files: bytes in hand, a part of a file, the files of one segment."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_segmentlog.errors import RemoteStorageError
+from spark_segmentlog.log.io.closing import Closing
+from spark_segmentlog.log.io.reading import LogFile, Storage
+from spark_segmentlog.log.names import (
+    BASE_OFFSET_DIGITS,
+    OFFSET_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+)
+from spark_segmentlog.log.tier.remote_segment import IndexKind
+
+MAX_INDEX_BYTES: Final = 256 << 20
+"""Kafka's indexes are preallocated files of ``segment.index.bytes``, 10 MiB by default."""
+
+INDEX_KINDS: Final = {
+    OFFSET_INDEX_SUFFIX: IndexKind.OFFSET,
+    TIME_INDEX_SUFFIX: IndexKind.TIME,
+    TRANSACTION_INDEX_SUFFIX: IndexKind.TRANSACTION,
+    SNAPSHOT_SUFFIX: IndexKind.PRODUCER_SNAPSHOT,
+}
+"""By the suffix under which each lies beside a local log."""
+
+
+class BytesFile(Closing):
+    """Bytes that were read already, as a file."""
+
+    def __init__(self, path: str, data: bytes) -> None:
+        self.path = path
+        self._data = data
+
+    def size(self) -> int:
+        """Count the bytes."""
+        return len(self._data)
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """Give bytes at a position; fewer only at the end."""
+        return self._data[position : position + length]
+
+    def pread_into(self, buffer: npt.NDArray[np.uint8], position: int, length: int) -> int:
+        """Copy bytes at a position to the start of a buffer; fewer only at the end."""
+        data = self.read_at(position, length)
+        buffer[: len(data)] = np.frombuffer(data, np.uint8)
+        return len(data)
+
+    def next_data_position(self, position: int) -> int | None:
+        """Find where bytes begin that may not be zero."""
+        return position if position < len(self._data) else None
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to give back."""
+
+
+class EndOfFile(Closing):
+    """What follows a position of a file, as a file of its own."""
+
+    def __init__(self, file: LogFile, start_position: int) -> None:
+        self.path = file.path
+        self._file = file
+        self._start = start_position
+
+    def size(self) -> int:
+        """Measure what follows the position."""
+        return max(self._file.size() - self._start, 0)
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """Read bytes at a position; fewer only at the end."""
+        return self._file.read_at(self._start + position, length)
+
+    def pread_into(self, buffer: npt.NDArray[np.uint8], position: int, length: int) -> int:
+        """Read bytes at a position to the start of a buffer; fewer only at the end."""
+        return self._file.pread_into(buffer, self._start + position, length)
+
+    def next_data_position(self, position: int) -> int | None:
+        """Find where bytes begin that may not be zero."""
+        found = self._file.next_data_position(self._start + position)
+        return None if found is None else found - self._start
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def read_whole(storage: Storage, path: str, max_bytes: int) -> bytes:
+    """Read an object whole.
+
+    Raises
+    ------
+    FileNotFoundError
+    RemoteStorageError
+        It is larger than it can be.
+    """
+    with storage.open_input(path) as file:
+        size = file.size()
+        if size > max_bytes:
+            raise RemoteStorageError(f"{path} has {size} bytes, allowed are {max_bytes}")
+        return file.read_at(0, size)
+
+
+def not_there(path: str) -> FileNotFoundError:
+    """Make the error for what is not there."""
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFiles:
+    """The copies of one segment's files under the names that a `Segment` asks for."""
+
+    storage: Storage
+    path: str
+    log_suffix: str
+    suffixes: Mapping[IndexKind, str]
+
+    def open_input(self, path: str, *, reads_blocks: bool = True) -> LogFile:
+        """Open a file for reading."""
+        return self.storage.open_input(self._copy(path), reads_blocks=reads_blocks)
+
+    def read_file(self, path: str) -> bytes | None:
+        """Read a file whole; None where it is not there."""
+        return self.storage.read_file(self._copy(path))
+
+    def read_start(self, path: str, length: int) -> bytes | None:
+        """Read the first bytes of a file; None where it is not there."""
+        return self.storage.read_start(self._copy(path), length)
+
+    def size(self, path: str) -> int:
+        """Measure a file."""
+        return self.storage.size(self._copy(path))
+
+    def exists(self, path: str) -> bool:
+        """Tell whether a file is there."""
+        return self.storage.exists(self._copy(path))
+
+    def is_directory(self, path: str) -> bool:
+        """Tell whether a path is a folder."""
+        return False
+
+    def list_names(self, path: str) -> list[str]:
+        """List nothing: a segment is no folder."""
+        return []
+
+    def list_directories(self, path: str) -> tuple[list[str], list[str]]:
+        """List nothing: a segment is no folder."""
+        return [], []
+
+    def real_path(self, path: str) -> str:
+        """Name the same file in one way only."""
+        return path
+
+    def glob(self, pattern: str) -> list[str]:
+        """Match nothing."""
+        return []
+
+    def _copy(self, path: str) -> str:
+        suffix = path.rpartition("/")[2][BASE_OFFSET_DIGITS:]
+        kind = INDEX_KINDS.get(suffix)
+        return self.path + (self.log_suffix if kind is None else self.suffixes[kind])

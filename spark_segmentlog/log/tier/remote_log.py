@@ -1,0 +1,429 @@
+"""The part of one partition's log that lies in remote stores: which segments of them count.
+
+By ``__remote_log_metadata`` where a log directory has it: copies that were finished and not
+deleted, by the leader epochs of the local log. Else by the stores alone: whole uploads, each up to
+the next. What is to be read of those is described by the store first; where that shows segments
+that overlap, or twice the same, all are described and their leader epochs decide.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+
+from spark_segmentlog.log.formats.checkpoints import LeaderEpoch, parse_leader_epochs
+from spark_segmentlog.log.formats.offset_index import OffsetIndex
+from spark_segmentlog.log.formats.producer_snapshot import ProducerState, parse_producer_snapshot
+from spark_segmentlog.log.io.reading import LogFile, Storage
+from spark_segmentlog.log.segment import index_trust
+from spark_segmentlog.log.segment.segment import Segment
+from spark_segmentlog.log.segment.walk import HeaderWalk, ReadBuffer
+from spark_segmentlog.log.tier.lineage import choose_pieces
+from spark_segmentlog.log.tier.metadata_records import SegmentState
+from spark_segmentlog.log.tier.metadata_topic import MetadataTopic, PartitionRecords
+from spark_segmentlog.log.tier.objects import BytesFile, EndOfFile, not_there
+from spark_segmentlog.log.tier.remote_segment import (
+    IndexKind,
+    Keys,
+    RemotePiece,
+    RemoteSegment,
+    StoreListing,
+    StoreNote,
+    TopicIdPartition,
+)
+from spark_segmentlog.log.tier.stores import RemoteStore
+from spark_segmentlog.record.types import Int64s
+
+DESCRIBING_THREADS: Final = 16
+_NOT_COUNTING: Final = "counts no more: its deletion has begun, or another copy serves"
+
+_log = logging.getLogger(__name__)
+
+
+class RemoteSource:
+    """The stores of a read, and the metadata of what is in them. Pickles without what was read.
+
+    Parameters
+    ----------
+    stores : sequence of RemoteStore
+    keys : Keys
+    log_directories : sequence of (Storage, str)
+        In which ``__remote_log_metadata`` may lie.
+    """
+
+    def __init__(
+        self,
+        stores: Sequence[RemoteStore],
+        keys: Keys,
+        log_directories: Sequence[tuple[Storage, str]] = (),
+    ) -> None:
+        self.stores = tuple(stores)
+        self.keys = keys
+        self._log_directories = tuple(log_directories)
+        self._metadata: MetadataTopic | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RemoteSource, (self.stores, self.keys, self._log_directories)
+
+    @property
+    def metadata(self) -> MetadataTopic:
+        """The metadata topic, as of the last `refresh`."""
+        if self._metadata is None:
+            self.refresh()
+        assert self._metadata is not None
+        return self._metadata
+
+    def refresh(self) -> None:
+        """Read what has come to the metadata topic."""
+        if self._metadata is None:
+            self._metadata = MetadataTopic(self._log_directories)
+        self._metadata.refresh()
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """The pieces that count, by ascending offsets, and whether each is described."""
+
+    pieces: tuple[RemotePiece, ...]
+    is_settled: bool
+
+    @cached_property
+    def starts(self) -> Int64s:
+        return np.array([piece.start_offset for piece in self.pieces], np.int64)
+
+
+class RemoteLog:
+    """The remote part of one partition's log. Pickles with the pieces that it was narrowed to.
+
+    Parameters
+    ----------
+    source : RemoteSource
+    partition : TopicIdPartition
+    lineage : sequence of LeaderEpoch
+        Of the local log; empty where there is none.
+    known : RemotePiece, optional
+        The piece that a task reads; all others are looked up only when they are asked for.
+    gone : set of str, optional
+        Ids of segments that were not where they should be.
+
+    Attributes
+    ----------
+    known : RemotePiece or None
+        See above, until the stores are listed.
+    """
+
+    def __init__(
+        self,
+        source: RemoteSource,
+        partition: TopicIdPartition,
+        lineage: Sequence[LeaderEpoch] = (),
+        known: RemotePiece | None = None,
+        gone: set[str] | None = None,
+    ) -> None:
+        self.source = source
+        self.partition = partition
+        self._lineage = tuple(lineage)
+        self.known = known
+        self._chosen: _Chosen | None = None
+        # Shared by all that were narrowed from one: whoever finds an object gone tells the others.
+        self._gone: set[str] = set() if gone is None else gone
+        self._indexes: dict[tuple[str, IndexKind], bytes | None] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        parts = self.source, self.partition, self._lineage, self.known, self._gone
+        return RemoteLog, parts
+
+    def narrowed(self, start_offset: int) -> RemoteLog:
+        """Give the same log for a task that reads one piece, or, for -1, none."""
+        known = self.find(start_offset) if start_offset >= 0 else None
+        return RemoteLog(self.source, self.partition, self._lineage, known, self._gone)
+
+    def list_again(self) -> None:
+        """Forget which pieces count: they are looked up when they are asked for next."""
+        self._chosen = None
+        self.known = None
+
+    def pieces(self) -> tuple[RemotePiece, ...]:
+        """Give the pieces that count, ascending.
+
+        Raises
+        ------
+        RemoteStorageError
+        """
+        return self._all().pieces
+
+    def find(self, start_offset: int) -> RemotePiece | None:
+        """Find the piece that starts at an offset."""
+        starts = self._all().starts
+        slot = int(np.searchsorted(starts, start_offset))
+        is_found = slot < len(starts) and starts[slot] == start_offset
+        return self._all().pieces[slot] if is_found else None
+
+    def settle(self, start_offset: int, end_offset: int) -> bool:
+        """Make sure of the pieces that may hold offsets in [start, end).
+
+        Returns
+        -------
+        bool
+            Whether others count now than before.
+        """
+        chosen = self._all()
+        if chosen.is_settled or not chosen.pieces:
+            return False
+        starts = chosen.starts
+        first = max(int(np.searchsorted(starts, start_offset, "right")) - 1, 0)
+        behind = int(np.searchsorted(starts, end_offset, "left"))
+        described = self._describe_all([it.segment for it in chosen.pieces[first:behind]])
+        if len(described) < behind - first:
+            self._chosen = None
+            self.settle(start_offset, end_offset)
+            return True
+        pieces = list(chosen.pieces)
+        for slot, segment in enumerate(described, first):
+            pieces[slot] = RemotePiece(segment, segment.base_offset, segment.end_offset)
+        self._chosen = _Chosen(tuple(pieces), first == 0 and behind == len(pieces))
+        limits = [*starts[1:].tolist(), None]
+        is_chain = all(
+            limits[slot] is None or pieces[slot].end_offset == limits[slot]
+            for slot in range(first, behind)
+        )
+        if is_chain:
+            return False
+        self._decide([it.segment for it in pieces])
+        return True
+
+    def notes(self) -> list[StoreNote]:
+        """List the stores for what is no part of the log."""
+        counting = {piece.segment.segment_id for piece in self.pieces()}
+        found: list[StoreNote] = []
+        for store in self.source.stores:
+            listing = self._list(store)
+            others = [it for it in listing.whole if it.segment_id not in counting]
+            found.extend(listing.notes)
+            found.extend(StoreNote(it.places[0][1], _NOT_COUNTING) for it in others)
+        return found
+
+    # Reading
+
+    def open_log(self, piece: RemotePiece) -> LogFile:
+        """Open the plain log of a piece.
+
+        Raises
+        ------
+        FileNotFoundError
+            It is in none of the stores; it counts no more.
+        RemoteStorageError
+        """
+        for store, path in self._places(piece.segment):
+            try:
+                file = store.layout.open_log(
+                    store.storage, path, piece.segment.detail, self.source.keys
+                )
+            except FileNotFoundError:
+                continue
+            if not piece.is_cut:
+                return file
+            return EndOfFile(file, self._position_of(piece, file))
+        store, path = self._places(piece.segment)[0]
+        _log.warning("%s is not there, or not all of it", store.layout.object_path(path))
+        self._gone.add(piece.segment.segment_id)
+        raise not_there(store.layout.object_path(path))
+
+    def read_index(self, piece: RemotePiece, kind: IndexKind) -> bytes | None:
+        """Read an index of a piece; None where it has none, as one that begins inside a segment."""
+        if piece.is_cut and kind in (IndexKind.OFFSET, IndexKind.TIME):
+            return None
+        return self._read_index(piece.segment, kind)
+
+    def size_bytes(self, piece: RemotePiece) -> int:
+        """Measure the plain log of a piece."""
+        if piece.segment.size_bytes is not None and not piece.is_cut:
+            return piece.segment.size_bytes
+        with self.open_log(piece) as file:
+            return file.size()
+
+    def object_path(self, piece: RemotePiece) -> str:
+        """Name the object that holds the log of a piece."""
+        store, path = self._places(piece.segment)[0]
+        return store.layout.object_path(path)
+
+    def producers_at_end(self) -> list[ProducerState] | None:
+        """Read what producers had written where the last piece ends; None where nothing tells."""
+        pieces = self.pieces()
+        data = self.read_index(pieces[-1], IndexKind.PRODUCER_SNAPSHOT) if pieces else None
+        return None if data is None else parse_producer_snapshot(data)
+
+    def leader_epochs_text(self) -> bytes | None:
+        """Read the checkpoint of leader epochs that was kept with the last piece."""
+        pieces = self.pieces()
+        return self.read_index(pieces[-1], IndexKind.LEADER_EPOCHS) if pieces else None
+
+    def _read_index(self, segment: RemoteSegment, kind: IndexKind) -> bytes | None:
+        key = segment.segment_id, kind
+        if key not in self._indexes:
+            self._indexes = {key: self._fetch_index(segment, kind)}
+        return self._indexes[key]
+
+    def _fetch_index(self, segment: RemoteSegment, kind: IndexKind) -> bytes | None:
+        if kind is IndexKind.TRANSACTION and segment.has_transaction_index is False:
+            return None
+        for store, path in self._places(segment):
+            try:
+                return store.layout.read_index(
+                    store.storage, path, kind, segment.detail, self.source.keys
+                )
+            except FileNotFoundError:
+                continue
+        return None
+
+    def _places(self, segment: RemoteSegment) -> list[tuple[RemoteStore, str]]:
+        return [(self.source.stores[number], path) for number, path in segment.places]
+
+    def _position_of(self, piece: RemotePiece, file: LogFile) -> int:
+        """Find where the batch stands that a piece inside of a segment begins with."""
+        segment = Segment(
+            topic_partition=self.partition.topic_partition,
+            directory=self.object_path(piece),
+            base_offset=piece.segment.base_offset,
+            end_offset_bound=None,
+        )
+        data = self._read_index(piece.segment, IndexKind.OFFSET) or b""
+        index = OffsetIndex(BytesFile(segment.directory, data), segment.base_offset)
+        entry = index.lookup(piece.start_offset, below_position=file.size())
+        is_believed = entry is not None and index_trust.is_position(segment, file, entry)
+        position = entry.position if entry is not None and is_believed else 0
+        for table in HeaderWalk(segment, file, position, ReadBuffer(), False, None):
+            rows = np.flatnonzero(table.last_offset >= piece.start_offset)
+            if len(rows):
+                return int(table.position[rows[0]])
+        return file.size()
+
+    # Which pieces count
+
+    def _all(self) -> _Chosen:
+        if self._chosen is None:
+            records = self.source.metadata.find(self.partition)
+            if records is None:
+                self._choose_by_stores()
+            else:
+                self._choose_by_records(records)
+        assert self._chosen is not None
+        return self._chosen
+
+    def _choose_by_records(self, records: PartitionRecords) -> None:
+        segments = [
+            RemoteSegment(
+                segment_id=it.segment_id,
+                places=tuple(
+                    (
+                        number,
+                        store.layout.path_of(
+                            store.root,
+                            self.partition,
+                            it.base_offset,
+                            it.segment_id,
+                            it.custom_metadata,
+                        ),
+                    )
+                    for number, store in enumerate(self.source.stores)
+                ),
+                base_offset=it.base_offset,
+                end_offset=it.end_offset,
+                leader_epochs=it.leader_epochs,
+                max_timestamp_ms=it.max_timestamp_ms,
+                size_bytes=it.size_bytes,
+                has_transaction_index=it.has_transaction_index,
+            )
+            for it in records.segments.values()
+            if it.state is SegmentState.COPY_FINISHED and it.segment_id not in self._gone
+        ]
+        lineage = self._lineage or _newest_epochs(segments)
+        self._chosen = _Chosen(tuple(choose_pieces(segments, lineage)), True)
+
+    def _choose_by_stores(self) -> None:
+        segments: dict[str, RemoteSegment] = {}
+        for number, store in enumerate(self.source.stores):
+            for segment in self._list(store).whole:
+                if segment.segment_id in self._gone:
+                    continue
+                before = segments.get(segment.segment_id)
+                places = () if before is None else before.places
+                places += tuple((number, path) for _, path in segment.places)
+                segments[segment.segment_id] = replace(segment, places=places)
+        ordered = sorted(segments.values(), key=lambda it: it.base_offset)
+        if len({it.base_offset for it in ordered}) < len(ordered):
+            self._decide(ordered)
+            return
+        self._chosen = _Chosen(tuple(RemotePiece(it, it.base_offset) for it in ordered), False)
+
+    def _list(self, store: RemoteStore) -> StoreListing:
+        return store.layout.list_segments(store.storage, store.root, self.partition)
+
+    def _decide(self, segments: Sequence[RemoteSegment]) -> None:
+        """Describe all segments, and have their leader epochs decide."""
+        described = self._describe_all(segments)
+        lineage = self._lineage or self._stored_lineage(described)
+        self._chosen = _Chosen(tuple(choose_pieces(described, lineage)), True)
+
+    def _stored_lineage(self, segments: Sequence[RemoteSegment]) -> Sequence[LeaderEpoch]:
+        """Read the leader epochs that the segment of the newest leader was copied with."""
+        newest = max(segments, key=_age, default=None)
+        if newest is None:
+            return ()
+        data = self._read_index(newest, IndexKind.LEADER_EPOCHS) or b""
+        return parse_leader_epochs(data.decode("utf-8", "replace")) or _newest_epochs(segments)
+
+    def _describe_all(self, segments: Sequence[RemoteSegment]) -> list[RemoteSegment]:
+        """Describe segments; those that have gone since the listing are left out."""
+        unknown = [it for it in segments if it.end_offset is None]
+        if len(unknown) <= 1:
+            found = [self._describe(it) for it in unknown]
+        else:
+            with ThreadPoolExecutor(min(DESCRIBING_THREADS, len(unknown))) as pool:
+                found = list(pool.map(self._describe, unknown))
+        described = {it.segment_id: it for it in found if it is not None}
+        known = (described.get(it.segment_id, it) for it in segments)
+        return [it for it in known if it.segment_id not in self._gone]
+
+    def _describe(self, segment: RemoteSegment) -> RemoteSegment | None:
+        for store, path in self._places(segment):
+            try:
+                description = store.layout.describe(
+                    store.storage, path, segment.base_offset, self.source.keys
+                )
+            except FileNotFoundError:
+                continue
+            return replace(
+                segment,
+                end_offset=description.end_offset,
+                leader_epochs=description.leader_epochs,
+                max_timestamp_ms=description.max_timestamp_ms,
+                size_bytes=description.size_bytes,
+                detail=description.detail,
+            )
+        self._gone.add(segment.segment_id)
+        return None
+
+
+def _age(segment: RemoteSegment) -> tuple[int, int]:
+    epochs = segment.leader_epochs
+    return (epochs[-1].epoch if epochs else -1, segment.end_offset or 0)
+
+
+def _newest_epochs(segments: Sequence[RemoteSegment]) -> Sequence[LeaderEpoch]:
+    """Put a lineage together from the epochs of the segments alone."""
+    starts: dict[int, int] = {}
+    for segment in sorted(segments, key=_age):
+        for entry in segment.leader_epochs:
+            starts.setdefault(entry.epoch, entry.start_offset)
+    lineage: list[LeaderEpoch] = []
+    for epoch, start in sorted(starts.items(), reverse=True):
+        if not lineage or start < lineage[-1].start_offset:
+            lineage.append(LeaderEpoch(epoch, start))
+    return lineage[::-1]

@@ -1,0 +1,223 @@
+"""The nouns of a remote tier: a partition's folder in a store, its segments, and what is read.
+
+A store keeps whole closed segments, each under an id of its own, with its indexes beside it. A
+segment that is copied again gets another id; so a store may hold the same offsets twice, and those
+that a leader's change took back. What a log is made of are pieces: offsets of a segment that count.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, Protocol
+
+from spark_segmentlog.log.formats.checkpoints import LeaderEpoch
+from spark_segmentlog.log.io.reading import LogFile, Storage
+from spark_segmentlog.log.names import TopicPartition
+
+UUID_BYTES: Final = 16
+UUID_PATTERN: Final = r"[A-Za-z0-9_-]{22}"
+_UUID: Final = re.compile(UUID_PATTERN)
+
+
+def uuid_text(raw: bytes) -> str:
+    """Write one of Kafka's ids: 22 characters of URL-safe base64."""
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def is_uuid(text: str) -> bool:
+    """Tell whether a text is one of Kafka's ids."""
+    return _UUID.fullmatch(text) is not None
+
+
+class IndexKind(StrEnum):
+    """The files that a store keeps beside a segment's log."""
+
+    OFFSET = "offset"
+    TIME = "timestamp"
+    PRODUCER_SNAPSHOT = "producerSnapshot"
+    LEADER_EPOCHS = "leaderEpoch"
+    TRANSACTION = "transaction"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicIdPartition:
+    """One partition of a topic that is told from others of its name by its id."""
+
+    topic_partition: TopicPartition
+    topic_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """What a store itself tells of a segment.
+
+    Attributes
+    ----------
+    end_offset : int
+        Behind its last record.
+    leader_epochs : tuple of LeaderEpoch
+        Those of its records, each from its first offset in the segment on.
+    max_timestamp_ms : int or None
+        None where nothing tells.
+    size_bytes : int
+        Of the plain log.
+    detail : object
+        What the layout has read, to open the segment without reading it again.
+    """
+
+    end_offset: int
+    leader_epochs: tuple[LeaderEpoch, ...]
+    max_timestamp_ms: int | None
+    size_bytes: int
+    detail: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteSegment:
+    """One copied segment; what is not known yet is None.
+
+    Attributes
+    ----------
+    places : tuple of (int, str)
+        Where it may lie: the number of a store, and the path in it up to the suffixes.
+    base_offset, end_offset : int
+        The end is exclusive.
+    max_timestamp_ms : int or None
+        Of its records.
+    has_transaction_index : bool or None
+    detail : object
+        See `Description`.
+    """
+
+    segment_id: str
+    places: tuple[tuple[int, str], ...]
+    base_offset: int
+    end_offset: int | None = None
+    leader_epochs: tuple[LeaderEpoch, ...] = ()
+    max_timestamp_ms: int | None = None
+    size_bytes: int | None = None
+    has_transaction_index: bool | None = None
+    detail: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class RemotePiece:
+    """Offsets of a remote segment that count, from `start_offset` up to `end_offset`.
+
+    The end is None where it is not known, but for the next piece.
+    """
+
+    segment: RemoteSegment
+    start_offset: int
+    end_offset: int | None = None
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether batches of the segment lie before the piece."""
+        return self.start_offset > self.segment.base_offset
+
+
+@dataclass(frozen=True, slots=True)
+class StoreNote:
+    """What a store holds that is no part of a log: the path of its objects, and why."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreListing:
+    """The segments of a partition that a listing of a store shows.
+
+    Attributes
+    ----------
+    whole : tuple of RemoteSegment
+        Those whose upload has come to its end, by the objects that are there.
+    notes : tuple of StoreNote
+        What is there besides: uploads that were cut, deletes that were not finished.
+    """
+
+    whole: tuple[RemoteSegment, ...]
+    notes: tuple[StoreNote, ...] = ()
+
+
+class Layout(Protocol):
+    """How a store names and forms its objects. One module a layout; see `layouts`."""
+
+    name: str
+
+    def recognises(self, storage: Storage, root: str) -> bool:
+        """Tell whether a store is of this layout, by listing what is at its root."""
+
+    def list_partitions(self, storage: Storage, root: str) -> list[TopicIdPartition]:
+        """List the partitions in a store."""
+
+    def list_segments(
+        self, storage: Storage, root: str, partition: TopicIdPartition
+    ) -> StoreListing:
+        """List the segments of a partition; none where the store does not know it.
+
+        The paths in `RemoteSegment.places` are of store 0.
+        """
+
+    def path_of(
+        self,
+        root: str,
+        partition: TopicIdPartition,
+        base_offset: int,
+        segment_id: str,
+        custom_metadata: bytes | None,
+    ) -> str:
+        """Name the path of a segment's objects, up to the suffixes."""
+
+    def describe(self, storage: Storage, path: str, base_offset: int, keys: Keys) -> Description:
+        """Read what a store tells of a segment.
+
+        Raises
+        ------
+        FileNotFoundError
+        RemoteStorageError
+            It tells what cannot be.
+        """
+
+    def open_log(self, storage: Storage, path: str, detail: Any, keys: Keys) -> LogFile:
+        """Open a segment's plain log, for ranges.
+
+        Raises
+        ------
+        FileNotFoundError
+        RemoteStorageError
+        """
+
+    def read_index(
+        self, storage: Storage, path: str, kind: IndexKind, detail: Any, keys: Keys
+    ) -> bytes | None:
+        """Read one of a segment's indexes; None where it has none.
+
+        Raises
+        ------
+        FileNotFoundError
+        RemoteStorageError
+        """
+
+    def object_path(self, path: str) -> str:
+        """Name the object that holds a segment's log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Private key files of encrypted segments, by the id of their pair."""
+
+    paths: tuple[tuple[str, str], ...] = ()
+
+    def path_of(self, key_id: str) -> str | None:
+        """Name the file of a key pair; None where none was given."""
+        return dict(self.paths).get(key_id)
+
+    def ids(self) -> Sequence[str]:
+        """Name the key pairs."""
+        return [key_id for key_id, _ in self.paths]

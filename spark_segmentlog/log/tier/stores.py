@@ -1,0 +1,111 @@
+"""Remote stores: where they are, how they are laid out, and what was given to read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from spark_segmentlog.errors import RemoteStorageError
+from spark_segmentlog.log.io.reading import Storage
+from spark_segmentlog.log.io.remote import resolve_storage
+from spark_segmentlog.log.tier.chunked import ChunkedLayout
+from spark_segmentlog.log.tier.local_tiered import LocalTieredLayout
+from spark_segmentlog.log.tier.remote_segment import Keys, Layout
+
+LAYOUTS: Final[tuple[Layout, ...]] = (LocalTieredLayout(), ChunkedLayout())
+"""Every layout that is known. A new one is a module with a `Layout`, and a line here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteOptions:
+    """What is read besides local files; travels to tasks.
+
+    Attributes
+    ----------
+    uris : tuple of str
+        Stores beside log directories.
+    layout : str or None
+        Name of their layout; None to find it by looking.
+    keys : Keys
+        Of encrypted segments.
+    topic_ids : tuple of str
+        Of topics that are read from a store though the log directory has none such, or another of
+        that name.
+    """
+
+    uris: tuple[str, ...] = ()
+    layout: str | None = None
+    keys: Keys = field(default_factory=Keys)
+    topic_ids: tuple[str, ...] = ()
+
+
+NO_REMOTE: Final = RemoteOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteStore:
+    """A store: its file system, the path or prefix in it, the name of its layout."""
+
+    storage: Storage
+    root: str
+    layout_name: str
+
+    @property
+    def layout(self) -> Layout:
+        """How it names and forms its objects."""
+        return find_layout(self.layout_name)
+
+
+def find_layout(name: str) -> Layout:
+    """Find a layout by its name.
+
+    Raises
+    ------
+    KeyError
+    """
+    return {layout.name: layout for layout in LAYOUTS}[name]
+
+
+def layout_names() -> Sequence[str]:
+    """Name the layouts."""
+    return [layout.name for layout in LAYOUTS]
+
+
+def open_store(uri: str, layout: str | None = None, filesystem: Any = None) -> RemoteStore:
+    """Find a store, and its layout where that is not given.
+
+    Raises
+    ------
+    RemoteStorageError
+        Nothing of a known layout is there.
+    """
+    storage, path = resolve_storage(uri, filesystem)
+    if layout is None:
+        store = find_store(storage, path)
+        if store is None:
+            raise RemoteStorageError(
+                f"{uri} holds no remote segments of a known layout, {', '.join(layout_names())}; "
+                "option remoteStorage.layout names the one of a store that is empty"
+            )
+        return store
+    return RemoteStore(storage, _root(storage, path), layout)
+
+
+def find_store(storage: Storage, path: str) -> RemoteStore | None:
+    """Look which layout a path is of; None where it is of none."""
+    root = _root(storage, path)
+    for layout in LAYOUTS:
+        if layout.recognises(storage, root):
+            return RemoteStore(storage, root, layout.name)
+    return None
+
+
+def is_store(uri: str) -> bool:
+    """Tell whether a path holds remote segments of a known layout."""
+    return find_store(*resolve_storage(uri)) is not None
+
+
+def _root(storage: Storage, path: str) -> str:
+    """Give a folder with a slash behind it, and the beginning of names as it is."""
+    return path if path.endswith("/") or not storage.is_directory(path) else f"{path}/"

@@ -1,0 +1,177 @@
+"""Remote stores beside log directories, and in their place: finds what each partition has there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from spark_segmentlog.errors import OptionValueError
+from spark_segmentlog.log.directory.paths import FoundPartition
+from spark_segmentlog.log.directory.state import LogDirectoryState
+from spark_segmentlog.log.formats.checkpoints import read_leader_epochs, read_partition_metadata
+from spark_segmentlog.log.io.reading import Storage
+from spark_segmentlog.log.io.threads import in_parallel
+from spark_segmentlog.log.names import INTERNAL_TOPICS, find_topic_partition
+from spark_segmentlog.log.tier.remote_log import RemoteLog, RemoteSource
+from spark_segmentlog.log.tier.remote_segment import UUID_PATTERN, TopicIdPartition
+from spark_segmentlog.log.tier.stores import (
+    NO_REMOTE,
+    RemoteOptions,
+    RemoteStore,
+    find_store,
+    open_store,
+)
+from spark_segmentlog.log.tier.tiered_storage import TieredStorage
+
+_ENDS_WITH_ID: Final = re.compile(rf".+-{UUID_PATTERN}")
+
+
+class Tier:
+    """What a read takes from remote stores.
+
+    Parameters
+    ----------
+    options : RemoteOptions
+    filesystem : pyarrow or fsspec file system, optional
+        Where the stores are; by default the local disk, or what their scheme says.
+    """
+
+    def __init__(self, options: RemoteOptions = NO_REMOTE, filesystem: Any = None) -> None:
+        self._options = options
+        self._filesystem = filesystem
+        self._source: RemoteSource | None = None
+        self._log_directories: tuple[tuple[Storage, str], ...] = ()
+
+    def find_places(self, storage: Storage, path: str) -> list[FoundPartition]:
+        """Find the partitions of a store that is read by itself; none where it is no store.
+
+        Raises
+        ------
+        OptionValueError
+            The store has several topics of one name, and nothing says which is meant.
+        """
+        layout = self._options.layout
+        store = (
+            find_store(storage, path)
+            if layout is None or self._options.uris
+            else open_store(path, layout, getattr(storage, "filesystem", None))
+        )
+        if store is None:
+            return []
+        source = RemoteSource([store], self._options.keys)
+        places = _with_pieces(
+            [_place(store, source, it) for it in store.layout.list_partitions(storage, store.root)]
+        )
+        return self._one_of_each_name(places)
+
+    def attach(
+        self,
+        places: Sequence[FoundPartition],
+        states: Mapping[str, LogDirectoryState],
+        storages: Mapping[str, Storage],
+    ) -> list[FoundPartition]:
+        """Put the remote segments of partitions beside their local files.
+
+        Raises
+        ------
+        RemoteStorageError
+        """
+        if not self._options.uris:
+            return list(places)
+        source = self._refreshed(tuple((storages[path], path) for path in states))
+        attached = in_parallel(lambda it: _attached(it, source), places)
+        return [*attached, *self._named_by_id(source, places)]
+
+    def _refreshed(self, log_directories: tuple[tuple[Storage, str], ...]) -> RemoteSource:
+        if self._source is None or self._log_directories != log_directories:
+            options = self._options
+            stores = [open_store(uri, options.layout, self._filesystem) for uri in options.uris]
+            self._source = RemoteSource(stores, options.keys, log_directories)
+            self._log_directories = log_directories
+        self._source.refresh()
+        return self._source
+
+    def _named_by_id(
+        self, source: RemoteSource, places: Sequence[FoundPartition]
+    ) -> list[FoundPartition]:
+        """Find partitions of the topic ids that are asked for and that no directory is of."""
+        wanted = set(self._options.topic_ids)
+        if not wanted:
+            return []
+        found = dict.fromkeys(source.metadata.partitions(), source.stores[0])
+        for store in source.stores:
+            for it in store.layout.list_partitions(store.storage, store.root):
+                found.setdefault(it, store)
+        present = {place.topic_partition for place in places}
+        chosen = [it for it in sorted(found) if it.topic_id in wanted]
+        taken = [it for it in chosen if it.topic_partition in present]
+        local = {_topic_id(place) for place in places}
+        for it in taken:
+            if it.topic_id not in local:
+                raise OptionValueError(
+                    f"option 'remoteStorage.topicIds' names {it.topic_id}, a topic "
+                    f"{it.topic_partition.topic!r}, but the log directory has another one of that "
+                    "name: read the store by itself"
+                )
+        others = [it for it in chosen if it.topic_partition not in present]
+        return _with_pieces([_place(found[it], source, it) for it in others])
+
+    def _one_of_each_name(self, places: Sequence[FoundPartition]) -> list[FoundPartition]:
+        """Leave out topics whose name another one has that is asked for by its id."""
+        ids: dict[str, set[str]] = {}
+        for place in places:
+            ids.setdefault(place.topic_partition.topic, set()).add(_topic_id(place) or "")
+        chosen: dict[str, str] = {}
+        for topic, found in ids.items():
+            wanted = found & set(self._options.topic_ids) if len(found) > 1 else found
+            if len(wanted) != 1:
+                raise OptionValueError(
+                    f"the store has {len(found)} topics named {topic!r}, with the ids "
+                    f"{', '.join(sorted(found))}: option 'remoteStorage.topicIds' must name one"
+                )
+            chosen[topic] = wanted.pop()
+        return [it for it in places if chosen[it.topic_partition.topic] == _topic_id(it)]
+
+
+def looks_like_store(directories: Sequence[str]) -> bool:
+    """Tell whether folders that parse as partitions may rather be a store's, by their names."""
+    return bool(directories) and all(
+        _ENDS_WITH_ID.fullmatch(name) for name in directories if find_topic_partition(name)
+    )
+
+
+def _attached(place: FoundPartition, source: RemoteSource) -> FoundPartition:
+    """Put remote segments beside a partition's local files, if there are any."""
+    topic_id = _topic_id(place)
+    is_live = find_topic_partition(place.directory.rpartition("/")[2]) is not None
+    is_internal = place.topic_partition.topic in INTERNAL_TOPICS
+    if topic_id is None or place.named is not None or is_internal or not is_live:
+        return place
+    lineage = read_leader_epochs(place.storage, place.directory)
+    remote = RemoteLog(source, TopicIdPartition(place.topic_partition, topic_id), lineage)
+    if not remote.pieces():
+        return place
+    return replace(place, storage=TieredStorage(place.directory, place.storage, remote))
+
+
+def _place(store: RemoteStore, source: RemoteSource, partition: TopicIdPartition) -> FoundPartition:
+    directory = store.layout.path_of(store.root, partition, 0, "", None).rpartition("/")[0]
+    return FoundPartition(
+        partition.topic_partition,
+        directory,
+        store.root.rstrip("/"),
+        TieredStorage(directory, None, RemoteLog(source, partition)),
+    )
+
+
+def _with_pieces(places: Sequence[FoundPartition]) -> list[FoundPartition]:
+    """Leave out partitions of which a store has nothing any more."""
+    are_there = in_parallel(lambda it: it.storage.exists(it.directory), places)
+    return [place for place, is_there in zip(places, are_there, strict=True) if is_there]
+
+
+def _topic_id(place: FoundPartition) -> str | None:
+    metadata = read_partition_metadata(place.storage, place.directory)
+    return None if metadata is None else metadata.topic_id
