@@ -48,6 +48,8 @@ from spark_segmentlog.log.partition.partition_log import PartitionLog, while_it_
 from spark_segmentlog.log.partition.producer_replay import ProducerReplay
 from spark_segmentlog.log.segment.growth import BatchExtents, SegmentConfig, SegmentTail
 from spark_segmentlog.log.segment.segment import Segment
+from spark_segmentlog.log.upkeep.index_check import check_indexes
+from spark_segmentlog.log.upkeep.segment_survey import SegmentSurvey, survey_segment
 from spark_segmentlog.log.upkeep.swap import (
     finish_replacement,
     mark_files_behind_deleted,
@@ -56,13 +58,7 @@ from spark_segmentlog.log.upkeep.swap import (
     segment_path,
     write_snapshot,
 )
-from spark_segmentlog.log.upkeep.verification import (
-    SegmentSurvey,
-    check_indexes,
-    known_aborts,
-    partition_logs,
-    survey_segment,
-)
+from spark_segmentlog.log.upkeep.verification import known_aborts, partition_logs
 from spark_segmentlog.log.write.append_state import TAIL_FILE_NAME, now_ms
 from spark_segmentlog.log.write.commit import finish_open_commits, locked_with_open_commits
 from spark_segmentlog.log.write.index_completion import complete_indexes
