@@ -34,9 +34,10 @@ from spark_segmentlog.log.transactions.outcomes import walk_transactions
 from spark_segmentlog.record.layout import MAGIC_V2, Codec, TimestampType
 from spark_segmentlog.record.plain.batch import Record, RecordHeader, iterate_records
 from spark_segmentlog.record.plain.control import parse_control_record
-from spark_segmentlog.record.plain.kraft_control import kraft_content
 from spark_segmentlog.record.plain.legacy import iterate_messages
 from spark_segmentlog.record.read.header_table import HeaderTable, check_crcs
+from spark_segmentlog.record.system.message_reader import MessageError
+from spark_segmentlog.record.system.records import read_control_content
 
 Entry = dict[str, Any]
 
@@ -327,8 +328,8 @@ def _control_fields(record: Record) -> Entry:
 
 def _kraft_fields(type_id: int, value: bytes | None) -> Entry:
     try:
-        content = kraft_content(type_id, value)
-    except ValueError as error:
+        content = read_control_content(type_id, value)
+    except MessageError as error:
         return {"reason": f"the value does not hold what its type says: {error}"}
     return {} if content is None else {"content": content}
 

@@ -13,6 +13,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_segmentlog.errors import NotALogDirectoryError
+from spark_segmentlog.record.system.records import (
+    CLUSTER_METADATA,
+    CONSUMER_OFFSETS,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+)
 
 LOG_SUFFIX: Final = ".log"
 OFFSET_INDEX_SUFFIX: Final = ".index"
@@ -35,15 +41,14 @@ ASIDE_DIRECTORY_SUFFIXES: Final = (
 )
 """Of directories that stand beside the log: what they hold is read only where they are named."""
 
-METADATA_TOPIC: Final = "__cluster_metadata"
 REMOTE_LOG_METADATA_TOPIC: Final = "__remote_log_metadata"
 # Kafka's Topic.java, its metadata log, and TopicBasedRemoteLogMetadataManagerConfig.
 INTERNAL_TOPICS: Final = frozenset(
     (
-        METADATA_TOPIC,
-        "__consumer_offsets",
-        "__transaction_state",
-        "__share_group_state",
+        CLUSTER_METADATA,
+        CONSUMER_OFFSETS,
+        TRANSACTION_STATE,
+        SHARE_GROUP_STATE,
         REMOTE_LOG_METADATA_TOPIC,
     )
 )

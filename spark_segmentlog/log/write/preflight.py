@@ -63,7 +63,6 @@ from spark_segmentlog.log.names import (
     LOG_SUFFIX,
     MAX_OFFSET,
     MAX_PARTITION,
-    METADATA_TOPIC,
     OFFSET_INDEX_SUFFIX,
     SNAPSHOT_SUFFIX,
     STRAY_DIRECTORY_SUFFIX,
@@ -80,6 +79,7 @@ from spark_segmentlog.log.segment.walk import HeaderWalk, ReadBuffer
 from spark_segmentlog.log.write.append_state import PartitionTail, last_written_base_offset
 from spark_segmentlog.log.write.targets import TargetLayout
 from spark_segmentlog.record.read.header_table import check_crcs
+from spark_segmentlog.record.system.records import CLUSTER_METADATA
 
 # A broker keeps indexes of tiered segments there, and takes it for no partition.
 REMOTE_INDEX_DIRECTORY: Final = "remote-log-index-cache"
@@ -272,7 +272,7 @@ def _read_cluster(
         yield _no_metadata(log_directories[0], str(error))
         return None
     if cluster is not None and cluster.topics is None:
-        where = f"{METADATA_TOPIC} of the cluster is neither here nor beside it"
+        where = f"{CLUSTER_METADATA} of the cluster is neither here nor beside it"
         yield _no_metadata(log_directories[0], where)
     return cluster
 
@@ -401,7 +401,7 @@ def _wrong_checkpoints(directory: str, strangers: Set[TopicPartition]) -> Iterat
     is_stopped = LOCAL.exists(os.path.join(directory, CLEAN_SHUTDOWN_MARK))
     folders, _ = LOCAL.list_directories(directory)
     there = {it for name in folders if (it := find_topic_partition(name)) is not None}
-    own = {it for it in there - strangers if it.topic != METADATA_TOPIC}
+    own = {it for it in there - strangers if it.topic != CLUSTER_METADATA}
     expected = own if is_stopped else set()
     for name, text in texts.items():
         offsets = parse_offset_checkpoint(text) if text else None
@@ -481,7 +481,7 @@ def _partition_findings(
     look: _Surroundings, state: LogDirectoryState, path: str
 ) -> Iterator[Finding]:
     topic_partition = parse_partition_directory_name(os.path.basename(path))
-    if topic_partition.topic != METADATA_TOPIC:
+    if topic_partition.topic != CLUSTER_METADATA:
         yield from _losses(look, topic_partition, path)
     yield from _foreign_files(topic_partition, path)
     yield from _wrong_owner(path, LOCAL.list_directories(path)[1], topic_partition)

@@ -43,9 +43,7 @@ def read_varint(buffer: ByteSource, position: int, limit: int) -> tuple[int, int
     VarintError
         When it is cut off at `limit`, longer than 5 bytes or above 32 bits.
     """
-    raw, position = _read_unsigned(buffer, position, limit, MAX_VARINT_BYTES)
-    if raw > _UINT32_MAX:
-        raise VarintError(f"varint above 32 bits: {raw:#x}")
+    raw, position = read_unsigned_varint(buffer, position, limit)
     return (raw >> 1) ^ -(raw & 1), position
 
 
@@ -57,6 +55,14 @@ def read_varlong(buffer: ByteSource, position: int, limit: int) -> tuple[int, in
     raw, position = _read_unsigned(buffer, position, limit, MAX_VARLONG_BYTES)
     raw &= _UINT64_MAX
     return (raw >> 1) ^ -(raw & 1), position
+
+
+def read_unsigned_varint(buffer: ByteSource, position: int, limit: int) -> tuple[int, int]:
+    """Read a number of 32 bits without a sign; as `read_varint`."""
+    raw, position = _read_unsigned(buffer, position, limit, MAX_VARINT_BYTES)
+    if raw > _UINT32_MAX:
+        raise VarintError(f"varint above 32 bits: {raw:#x}")
+    return raw, position
 
 
 def _read_unsigned(
