@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from spark_segmentlog import errors
     from spark_segmentlog.errors import SegmentLogError
     from spark_segmentlog.log.write.local_log import open_log
-    from spark_segmentlog.query.progress import lag
+    from spark_segmentlog.query.lag import lag
     from spark_segmentlog.query.read_arrow import read_arrow
     from spark_segmentlog.spark.datasource import register
 
@@ -19,7 +19,7 @@ __all__ = ["SegmentLogError", "errors", "lag", "open_log", "read_arrow", "regist
 # sources no compiler.
 _HOMES = {
     "SegmentLogError": "spark_segmentlog.errors",
-    "lag": "spark_segmentlog.query.progress",
+    "lag": "spark_segmentlog.query.lag",
     "open_log": "spark_segmentlog.log.write.local_log",
     "read_arrow": "spark_segmentlog.query.read_arrow",
     "register": "spark_segmentlog.spark.datasource",

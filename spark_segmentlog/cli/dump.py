@@ -23,11 +23,11 @@ from spark_segmentlog.cli.dump_entries import (
     index_entries,
     segment_entries,
     snapshot_entries,
-    snapshot_file,
     transaction_entries,
 )
 from spark_segmentlog.cli.dump_text import text_line
 from spark_segmentlog.cli.output import OutputFormat, print_json, print_line
+from spark_segmentlog.log.directory.cluster_metadata import metadata_snapshot
 from spark_segmentlog.log.names import CHECKPOINT_FILE_SUFFIX, MAX_OFFSET
 from spark_segmentlog.log.partition.partition_log import PartitionLog, while_it_is_there
 from spark_segmentlog.log.segment.segment import Segment
@@ -49,6 +49,11 @@ def _parse_offsets(ctx: click.Context, param: click.Parameter, value: str) -> tu
 @topics_option
 @click.option("--batches", is_flag=True, help="Batch headers; what is dumped by default.")
 @click.option("--records", is_flag=True, help="Batch headers and the records in them.")
+@click.option(
+    "--decode",
+    is_flag=True,
+    help="With --records, which it stands for: what those of Kafka's own topics say.",
+)
 @click.option("--indexes", is_flag=True, help="Offset, time and transaction indexes.")
 @click.option("--snapshots", is_flag=True, help="Producer snapshots.")
 @click.option("--transactions", is_flag=True, help="Transactions, open ones last.")
@@ -82,6 +87,7 @@ def dump_verb(
     remote: RemoteOptions,
     offsets: tuple[int, int],
     records: bool,
+    decode: bool,
     include_control: bool,
     bytes_as: BytesAs,
     **parts: bool,
@@ -94,11 +100,12 @@ def dump_verb(
     options = DumpOptions(
         start_offset=offsets[0],
         end_offset=offsets[1],
-        records=records,
+        records=records or decode,
+        decode=decode,
         include_control=include_control,
         bytes_as=bytes_as,
     )
-    parts["batches"] |= records or not any(parts.values())
+    parts["batches"] |= options.records or not any(parts.values())
     is_damaged = False
     snapshots = [path for path in paths if path.endswith(CHECKPOINT_FILE_SUFFIX)]
     others = [path for path in paths if path not in snapshots]
@@ -106,7 +113,7 @@ def dump_verb(
     if others:
         logs = open_logs(others, topics, include_deleted=include_deleted, remote=remote)
     for entries in chain(
-        (segment_entries(snapshot_file(path), options) for path in snapshots),
+        (segment_entries(metadata_snapshot(path), options) for path in snapshots),
         (while_it_is_there(log, _entries(log, options, **parts)) for log in logs),
     ):
         for entry in entries:

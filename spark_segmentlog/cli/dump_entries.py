@@ -7,7 +7,6 @@ are no batch as ``corruptBytes``, and the walk goes on at the next good batch be
 from __future__ import annotations
 
 import base64
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -24,7 +23,6 @@ from spark_segmentlog.log.names import (
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
-    parse_partition_directory_name,
     segment_file_name,
 )
 from spark_segmentlog.log.partition.partition_log import PartitionLog
@@ -37,7 +35,12 @@ from spark_segmentlog.record.plain.control import parse_control_record
 from spark_segmentlog.record.plain.legacy import iterate_messages
 from spark_segmentlog.record.read.header_table import HeaderTable, check_crcs
 from spark_segmentlog.record.system.message_reader import MessageError
-from spark_segmentlog.record.system.records import read_control_content
+from spark_segmentlog.record.system.records import (
+    is_system_topic,
+    read_control_content,
+    read_system_record,
+    to_json,
+)
 
 Entry = dict[str, Any]
 
@@ -65,6 +68,7 @@ class DumpOptions:
     start_offset: int = 0
     end_offset: int = MAX_OFFSET
     records: bool = False
+    decode: bool = False
     include_control: bool = False
     bytes_as: BytesAs = BytesAs.TEXT
 
@@ -126,30 +130,6 @@ def transaction_entries(log: PartitionLog) -> Iterator[Entry]:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotFile(Segment):
-    """A KRaft snapshot, ``<end offset>-<epoch>.checkpoint``: batches that count from offset 0."""
-
-    path: str
-
-    @property
-    def stored_path(self) -> str:
-        """Path of the file."""
-        return self.path
-
-
-def snapshot_file(path: str) -> SnapshotFile:
-    """Take a ``.checkpoint`` for a segment."""
-    directory = os.path.dirname(os.path.realpath(path))
-    return SnapshotFile(
-        topic_partition=parse_partition_directory_name(os.path.basename(directory)),
-        directory=directory,
-        base_offset=0,
-        end_offset_bound=None,
-        path=path,
-    )
-
-
 @dataclass(slots=True)
 class _SegmentDump:
     segment: Segment
@@ -208,7 +188,7 @@ class _SegmentDump:
         try:
             for record in _records(batch, data):
                 if self.options.start_offset <= record.offset < self.options.end_offset:
-                    yield _record_entry(batch, record, self.options.bytes_as)
+                    yield _record_entry(batch, record, self.options)
         except CorruptRecordError as error:
             yield _corrupt_entry(
                 self.segment.log_path, batch["position"], batch["sizeBytes"], error.reason
@@ -292,7 +272,8 @@ def _records(batch: Entry, data: memoryview) -> Iterator[Record]:
     return iterate(data, source=batch["path"], file_position=batch["position"], check_crcs=False)
 
 
-def _record_entry(batch: Entry, record: Record, bytes_as: BytesAs) -> Entry:
+def _record_entry(batch: Entry, record: Record, options: DumpOptions) -> Entry:
+    bytes_as = options.bytes_as
     sequence = NO_SEQUENCE
     if batch["baseSequence"] >= 0:
         sequence = add_sequence(batch["baseSequence"], record.offset - batch["baseOffset"])
@@ -309,7 +290,23 @@ def _record_entry(batch: Entry, record: Record, bytes_as: BytesAs) -> Entry:
         **_bytes_field("value", record.value, bytes_as),
         "headers": [_header_field(header, bytes_as) for header in record.headers],
     }
-    return {**entry, **_control_fields(record)} if batch["isControl"] else entry
+    if batch["isControl"]:
+        return {**entry, **_control_fields(record)}
+    if options.decode and is_system_topic(batch["topic"]):
+        return {**entry, "decoded": _decoded(batch["topic"], record)}
+    return entry
+
+
+def _decoded(topic: str, record: Record) -> Entry:
+    found = read_system_record(topic, record.key, record.value)
+    return {
+        "type": found.type,
+        "typeId": found.type_id,
+        "version": found.version,
+        "key": to_json(found.key),
+        "value": to_json(found.value),
+        "reason": found.reason,
+    }
 
 
 def _control_fields(record: Record) -> Entry:

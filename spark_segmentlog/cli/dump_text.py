@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ _KRAFT_NAMES: Final = {
     ControlRecordType.KRAFT_VERSION: "KRaftVersion",
     ControlRecordType.KRAFT_VOTERS: "KRaftVoters",
 }
+_WORD_START: Final = re.compile("(?<!^)(?=[A-Z])")
 
 
 def text_line(entry: Entry) -> str:
@@ -69,10 +71,13 @@ def _record(entry: Entry) -> str:
         parts.append(f"sequence: {entry['sequence']} headerKeys: [{keys}]")
     if "controlType" in entry:
         return " ".join([*parts, _control(entry)])
+    decoded = entry.get("decoded", {})
     for name, field in (("key", "key"), ("payload", "value")):
-        text = _bytes(entry, field)
+        text = _decoded(decoded, field) or _bytes(entry, field)
         if text is not None:
             parts.append(f"{name}: {text}")
+    if decoded.get("reason") is not None:
+        parts.append(f"reason: {printable(decoded['reason'])}")
     if headers:
         parts.append(f"headers: [{','.join(_header(header) for header in headers)}]")
     return " ".join(parts)
@@ -82,6 +87,23 @@ def _header(header: Mapping[str, Any]) -> str:
     """Write a header: its name alone where the value is null."""
     key, value = printable(header["key"]), _bytes(header, "value")
     return key if value is None else f"{key}={value}"
+
+
+def _decoded(decoded: Mapping[str, Any], field: str) -> str | None:
+    """Write what was read of a key or value, as the decoders of the broker's tool do."""
+    data = decoded.get(field)
+    if data is None:
+        has_key = decoded.get("key") is not None and decoded["reason"] is None
+        return "<DELETE>" if field == "value" and has_key else None
+    if field == "key":
+        shown = {"type": str(decoded["typeId"])}
+    elif decoded["key"] is not None:
+        shown = {"version": str(decoded["version"])}
+    else:
+        name = _WORD_START.sub("_", decoded["type"]).upper()
+        shown = {"type": name, "version": decoded["version"]}
+    text = json.dumps({**shown, "data": data}, separators=(",", ":"), ensure_ascii=False)
+    return printable(text)
 
 
 def _control(entry: Entry) -> str:

@@ -14,6 +14,7 @@ import click
 from spark_segmentlog.cli.cleaning import compact_verb, retain_verb
 from spark_segmentlog.cli.create import create_verb
 from spark_segmentlog.cli.dump import dump_verb
+from spark_segmentlog.cli.lag import lag_verb
 from spark_segmentlog.cli.listing import ls_verb
 from spark_segmentlog.cli.mending import preflight_verb, recover_verb, reindex_verb, verify_verb
 from spark_segmentlog.cli.output import escape_what_cannot_be_printed
@@ -44,8 +45,8 @@ class _Verbs(click.Group):
 def main() -> None:
     """Look at, mend and clean Kafka's own log directories, without a broker.
 
-    ls, dump, verify and preflight only read, beside a running broker too. The other verbs write,
-    under the locks that a broker holds while it runs.
+    ls, dump, lag, verify and preflight only read, beside a running broker too. The other verbs
+    write, under the locks that a broker holds while it runs.
     """
     escape_what_cannot_be_printed()
 
@@ -53,6 +54,7 @@ def main() -> None:
 for _verb in (
     ls_verb,
     dump_verb,
+    lag_verb,
     verify_verb,
     preflight_verb,
     recover_verb,

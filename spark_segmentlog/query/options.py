@@ -36,6 +36,12 @@ from spark_segmentlog.query.offsets import (
     parse_timestamps_json,
 )
 from spark_segmentlog.query.topic_pattern import compile_java_pattern
+from spark_segmentlog.record.system.records import (
+    CLUSTER_METADATA,
+    CONSUMER_OFFSETS,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -74,6 +80,28 @@ class View(StrEnum):
     BATCHES = "batches"
     SEGMENTS = "segments"
     TRANSACTIONS = "transactions"
+    CONSUMER_OFFSETS = "consumer_offsets"
+    TRANSACTION_STATE = "transaction_state"
+    CLUSTER_METADATA = "cluster_metadata"
+    SHARE_GROUP_STATE = "share_group_state"
+
+    @property
+    def system_topic(self) -> str | None:
+        """The topic of Kafka's own whose records are the rows; None where they are not."""
+        return SYSTEM_TOPICS.get(self)
+
+    @property
+    def is_of_records(self) -> bool:
+        """Whether each row is of one record."""
+        return self is View.RECORDS or self in SYSTEM_TOPICS
+
+
+SYSTEM_TOPICS: Final = {
+    View.CONSUMER_OFFSETS: CONSUMER_OFFSETS,
+    View.TRANSACTION_STATE: TRANSACTION_STATE,
+    View.CLUSTER_METADATA: CLUSTER_METADATA,
+    View.SHARE_GROUP_STATE: SHARE_GROUP_STATE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -552,7 +580,9 @@ OPTIONS: Final = (
         View.RECORDS,
         "records",
         _BATCH,
-        "`records`, `batches` (a row a batch header), `segments`, `transactions`",
+        "`records`, `batches` (a row a batch header), `segments`, `transactions`; "
+        "`consumer_offsets`, `transaction_state`, `cluster_metadata`, `share_group_state`: "
+        "records of that topic of Kafka's own, decoded",
     ),
     Option("topic", _topic_name, None, "", _WRITES, "topic for every row, before a column `topic`"),
     Option(
@@ -1099,6 +1129,9 @@ def _selection(values: Mapping[str, Any]) -> TopicSelection:
             f"only one of subscribe, subscribePattern and assign can be specified; given are "
             f"{' and '.join(given)}"
         )
+    system_topic = values["view"].system_topic
+    if system_topic is not None and not given:
+        return TopicSelection(subscribe=(system_topic,))
     return TopicSelection(
         subscribe=values["subscribe"],
         pattern=values["subscribe_pattern"],

@@ -33,7 +33,7 @@ class Lag:
     max_offsets_behind_latest: int | None = None
 
 
-def lag(progress: Any) -> Lag:
+def stream_lag(progress: Any) -> Lag:
     """Tell how many offsets a streaming query was behind the log when it reported this progress.
 
     Parameters

@@ -50,7 +50,7 @@ def read_arrow(
     SegmentLogError
         One of its subclasses, for options, paths and schema; while reading, for bad bytes and loss.
     """
-    parsed = parse_read_options(keywords_to_options(_texts(paths), options))
+    parsed = parse_read_options(keywords_to_options(path_texts(paths), options))
     warn_ignored(parsed)
     schema = default_schema(parsed) if columns is None else schema_of_columns(columns, parsed)
     request = ReadRequest(options=parsed, shape=shape_rows(schema, parsed), read_ahead=True)
@@ -60,6 +60,7 @@ def read_arrow(
     return pa.RecordBatchReader.from_batches(schema, batches)
 
 
-def _texts(paths: Paths) -> list[str]:
+def path_texts(paths: Paths) -> list[str]:
+    """Give paths as options have them."""
     listed = [paths] if isinstance(paths, str | os.PathLike) else paths
     return [os.fspath(path) for path in listed]

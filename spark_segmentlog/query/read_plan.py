@@ -79,7 +79,7 @@ class LogBounds:
     @property
     def remote_start_offset(self) -> int | None:
         """Where the log starts in remote storage; the views are of what is there alone."""
-        return self._log.remote_start_offset if self._options.view is View.RECORDS else None
+        return self._log.remote_start_offset if self._options.view.is_of_records else None
 
     @cached_property
     def last_base_offset(self) -> int:
@@ -372,10 +372,9 @@ def plan_splits(options: ReadOptions, bounds: RowBounds = EVERYTHING) -> list[Sp
 
 def plan_whole_ranges(options: ReadOptions, bounds: RowBounds = EVERYTHING) -> list[Split]:
     """Make one split of each partition, for a reader that takes them one after the other."""
-    is_of_records = options.view is View.RECORDS
     # A scan that passes segments over does not meet all transactions.
     finds_stable_offset = (
-        options.is_read_committed and is_of_records and bounds.min_timestamp_ms is None
+        options.is_read_committed and options.view.is_of_records and bounds.min_timestamp_ms is None
     )
     read = resolve_read(options, bounds, finds_stable_offset=finds_stable_offset)
     if options.view is View.SEGMENTS:
@@ -395,12 +394,12 @@ def cut_into_splits(
     read: ResolvedRead, options: ReadOptions, bounds: RowBounds = EVERYTHING
 ) -> list[Split]:
     """Cut resolved ranges as the options say: by number, by records, by bytes or by segments."""
-    if options.view is View.TRANSACTIONS:
-        # One may reach over several segments.
+    if options.view in (View.TRANSACTIONS, View.CLUSTER_METADATA):
+        # A transaction may reach over several segments, and so may what a name in one stands for.
         return _splits_of_ranges(read.ranges, read.logs, bounds)
     if options.view is View.SEGMENTS:
         return _splits_of_listings(read, bounds)
-    if options.view is not View.RECORDS:
+    if not options.view.is_of_records:
         return _splits_of_segments(read, bounds)
     if options.min_partitions is not None or options.max_records_per_partition is not None:
         divided = planning.divide_ranges(

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from spark_segmentlog.errors import SchemaError
 from spark_segmentlog.query.options import ReadOptions, View
+from spark_segmentlog.query.system_columns import SYSTEM_SCHEMAS
 from spark_segmentlog.record.row_types import COLUMN_TYPES
 
 CORRUPT_RECORD: Final = "_corrupt_record"
@@ -93,6 +94,7 @@ _VIEW_SCHEMAS: Final = {
     View.BATCHES: BATCHES_SCHEMA,
     View.SEGMENTS: SEGMENTS_SCHEMA,
     View.TRANSACTIONS: TRANSACTIONS_SCHEMA,
+    **SYSTEM_SCHEMAS,
 }
 _SQL_NAMES: Final = {
     pa.binary(): "BINARY",
@@ -102,7 +104,6 @@ _SQL_NAMES: Final = {
     pa.int64(): "BIGINT",
     pa.timestamp("us", "UTC"): "TIMESTAMP",
     pa.timestamp("us"): "TIMESTAMP_NTZ",
-    COLUMN_TYPES[HEADERS]: "ARRAY<STRUCT<key STRING, value BINARY>>",
     CORRUPT_RECORD_TYPE: "STRUCT<path STRING, position BIGINT, length BIGINT, reason STRING>",
 }
 
@@ -203,8 +204,8 @@ def shape_rows(schema: pa.Schema, options: ReadOptions) -> RowShape:
         is_bytes_alone = name == CORRUPT_RECORD and _is_same_type(wanted.type, CORRUPT_BYTES_TYPE)
         if not _is_same_type(wanted.type, known[name]) and not is_bytes_alone:
             raise SchemaError(
-                f"column '{wanted.name}' is asked for as {_sql_name(wanted.type)}, it is "
-                f"{_sql_name(known[name])}"
+                f"column '{wanted.name}' is asked for as {sql_name(wanted.type)}, it is "
+                f"{sql_name(known[name])}"
             )
         if name == CORRUPT_RECORD:
             corrupt_place = place
@@ -256,5 +257,12 @@ def _unknown_text(column: str, by_key: dict[str, str]) -> str:
     )
 
 
-def _sql_name(kind: pa.DataType) -> str:
-    return _SQL_NAMES.get(kind, str(kind))
+def sql_name(kind: pa.DataType) -> str:
+    """Name a type as SQL does."""
+    if kind in _SQL_NAMES:
+        return _SQL_NAMES[kind]
+    if pa.types.is_list(kind):
+        return f"ARRAY<{sql_name(kind.value_type)}>"
+    if pa.types.is_struct(kind):
+        return f"STRUCT<{', '.join(f'{it.name} {sql_name(it.type)}' for it in kind)}>"
+    return str(kind)

@@ -18,9 +18,10 @@ from spark_segmentlog.log.partition.partition_log import PartitionLog, SegmentPu
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.transactions.outcomes import walk_transactions
 from spark_segmentlog.query.offsets import could_not_read
-from spark_segmentlog.query.options import Mode, View
+from spark_segmentlog.query.options import SYSTEM_TOPICS, Mode, View
 from spark_segmentlog.query.read_plan import ReadRequest, Slice, Split, joined
 from spark_segmentlog.query.schema import BATCHES_SCHEMA, SEGMENTS_SCHEMA, TRANSACTIONS_SCHEMA
+from spark_segmentlog.query.system_views import read_system_view
 from spark_segmentlog.record.read.header_table import HeaderTable
 
 _CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd", "5", "6", "7")
@@ -173,6 +174,7 @@ _READERS: Final = {
     View.BATCHES: _read_batches,
     View.SEGMENTS: _read_segments,
     View.TRANSACTIONS: _read_transactions,
+    **dict.fromkeys(SYSTEM_TOPICS, read_system_view),
 }
 
 

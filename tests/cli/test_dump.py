@@ -23,7 +23,9 @@ from spark_segmentlog.testing.builder import (
     legacy_message_set,
     v2_batch,
 )
+from spark_segmentlog.testing.system_records import offset_commit
 from tests.cli.running import NAME, batches, flip, objects, run
+from tests.log.test_cluster_metadata import topic
 
 # The broker's tool says behind all files which offsets do not follow each other; --records adds to
 # its --deep-iteration what is in the records.
@@ -569,3 +571,76 @@ def test_numbers_at_their_limits(tmp_path: Path) -> None:
     assert objects("ls", directory)[0]["maxTimestampMs"] == 2**62
     assert f" {2**62} " in run("ls", directory).lines[1]
     assert struct.unpack(">q", batch[:8]) == (2**62,)
+
+
+# --decode
+
+
+def decoded_log(path: Path) -> Path:
+    commit = offset_commit("g", "t\u202e", 3, 7)
+    records = [
+        commit,
+        RecordSpec(key=commit.key, value=None),
+        RecordSpec(key=b"\x00\x63\xff", value=b"new"),
+        RecordSpec(key=commit.key, value=b"\x00\x09"),
+    ]
+    log = LogBuilder(path)
+    log.partition("__consumer_offsets", 0, [[v2_batch(records)]])
+    log.partition("t", 0, [[v2_batch([RecordSpec(key=b"k", value=b"v")])]])
+    return path
+
+
+def test_records_of_kafkas_own_topics_are_decoded(tmp_path: Path) -> None:
+    entries = of_type(objects("dump", decoded_log(tmp_path), "--decode"), "record")
+    key = {"group": "g", "topic": "t\u202e", "partition": 3}
+    value = {"offset": 7, "leaderEpoch": -1, "metadata": "", "commitTimestamp": 0}
+    commit = {"type": "OffsetCommit", "typeId": 1, "version": 3, "key": key}
+    assert [entry.get("decoded") for entry in entries] == [
+        {**commit, "value": value, "reason": None},
+        {**commit, "version": None, "value": None, "reason": None},
+        {
+            "type": None,
+            "typeId": 99,
+            "version": None,
+            "key": None,
+            "value": None,
+            "reason": "record type 99 is not known",
+        },
+        {
+            **commit,
+            "version": 9,
+            "value": None,
+            "reason": "version 9 of OffsetCommitValue is not known, version 0 to 4 is",
+        },
+        None,
+    ]
+    assert entries[2]["keyBase64"] == base64.b64encode(b"\x00\x63\xff").decode()
+    assert entries[4]["key"] == "k"
+
+
+def test_decoded_records_are_the_lines_of_the_brokers_decoders(tmp_path: Path) -> None:
+    ran = run("dump", decoded_log(tmp_path), "--decode")
+    assert ran.exit_code == 0
+    shown = [line.partition("headerKeys: [] ")[2] for line in ran.lines if line.startswith("|")]
+    key = 'key: {"type":"1","data":{"group":"g","topic":"t\\u202e","partition":3}}'
+    fields = '{"offset":7,"leaderEpoch":-1,"metadata":"","commitTimestamp":0}'
+    reason = "version 9 of OffsetCommitValue is not known, version 0 to 4 is"
+    assert shown == [
+        f'{key} payload: {{"version":"3","data":{fields}}}',
+        f"{key} payload: <DELETE>",
+        "key: base64:AGP/ payload: new reason: record type 99 is not known",
+        f"{key} payload: \\x00\\t reason: {reason}",
+        "key: k payload: v",
+    ]
+
+
+def test_a_snapshot_of_the_metadata_is_decoded_wherever_it_lies(tmp_path: Path) -> None:
+    path = tmp_path / "bootstrap.checkpoint"
+    path.write_bytes(v2_batch([RecordSpec(value=topic("t", 1))]))
+    (entry,) = of_type(objects("dump", path, "--decode"), "record")
+    assert entry["decoded"]["value"] == {"name": "t", "topicId": "AAAAAAAAAAAAAAAAAAAAAQ"}
+    (line,) = (it for it in run("dump", path, "--decode").lines if it.startswith("|"))
+    assert line.endswith(
+        'payload: {"type":"TOPIC_RECORD","version":0,"data":'
+        '{"name":"t","topicId":"AAAAAAAAAAAAAAAAAAAAAQ"}}'
+    )

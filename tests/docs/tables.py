@@ -23,15 +23,11 @@ from spark_segmentlog.query.schema import (
     CORRUPT_RECORD_TYPE,
     SEGMENTS_SCHEMA,
     TRANSACTIONS_SCHEMA,
+    sql_name,
 )
+from spark_segmentlog.query.system_columns import SYSTEM_SCHEMAS
 from tests.docs.pages import DOCS
 
-SQL_NAMES: Final = {
-    pa.string(): "string",
-    pa.int32(): "int",
-    pa.int64(): "bigint",
-    pa.bool_(): "boolean",
-}
 _PLACE: Final = re.compile(
     r"(<!-- table: (?P<name>[\w -]+) -->\n).*?(<!-- /table -->)", flags=re.DOTALL
 )
@@ -39,7 +35,12 @@ _PLACE: Final = re.compile(
 
 def fields_table(fields: Iterable[pa.Field]) -> str:
     """Write a table of columns and their types."""
-    return _table(("column", "type"), ((f"`{it.name}`", SQL_NAMES[it.type]) for it in fields))
+    return _table(("column", "type"), ((f"`{it.name}`", _type_name(it.type)) for it in fields))
+
+
+def _type_name(kind: pa.DataType) -> str:
+    """Name a type in lower case, but for the names of fields in it."""
+    return re.sub(r"\b[A-Z]+\b", lambda word: word[0].lower(), sql_name(kind))
 
 
 def verb_table(name: str) -> str:
@@ -62,6 +63,7 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
     "view batches": partial(fields_table, BATCHES_SCHEMA),
     "view segments": partial(fields_table, SEGMENTS_SCHEMA),
     "view transactions": partial(fields_table, TRANSACTIONS_SCHEMA),
+    **{f"view {view}": partial(fields_table, it) for view, it in SYSTEM_SCHEMAS.items()},
     "corrupt record": partial(fields_table, list(CORRUPT_RECORD_TYPE)),
     "fields of ls": partial(json_fields, listing.PARTITION_COLUMNS),
     "fields of ls --segments": partial(json_fields, listing.SEGMENT_COLUMNS),

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from spark_segmentlog.query.progress import Lag, lag
+from spark_segmentlog.query.progress import Lag, stream_lag
 
 
 def progress(*sources: tuple[object, object]) -> dict[str, object]:
@@ -20,7 +20,7 @@ def test_lag_is_latest_less_reached_by_partition() -> None:
             '{"t": {"0": 12, "1": 5}, "u": {"0": 17}}',
         )
     )
-    assert lag(report) == Lag(
+    assert stream_lag(report) == Lag(
         partitions={"t": {0: 2, 1: 0}, "u": {0: 10}},
         min_offsets_behind_latest=0,
         avg_offsets_behind_latest=4.0,
@@ -30,25 +30,25 @@ def test_lag_is_latest_less_reached_by_partition() -> None:
 
 def test_lag_reads_json_text_with_offsets_as_objects() -> None:
     report = json.dumps(progress(({"t": {"0": 1}}, {"t": {"0": 4}})))
-    assert lag(report).partitions == {"t": {0: 3}}
+    assert stream_lag(report).partitions == {"t": {0: 3}}
 
 
 def test_a_partition_not_reached_yet_counts_from_zero() -> None:
-    assert lag(progress(("{}", '{"t": {"0": 4}}'))).max_offsets_behind_latest == 4
+    assert stream_lag(progress(("{}", '{"t": {"0": 4}}'))).max_offsets_behind_latest == 4
 
 
 @pytest.mark.parametrize("latest", [None, "null", "None", "-", '{"index": 5}', '{"a": {"b": "c"}}'])
 def test_other_sources_and_missing_reports_give_no_lag(latest: object) -> None:
-    assert lag(progress(('{"t": {"0": 1}}', latest))) == Lag()
+    assert stream_lag(progress(('{"t": {"0": 1}}', latest))) == Lag()
 
 
 def test_of_two_sources_on_one_partition_the_larger_lag_counts() -> None:
     report = progress(
         ('{"t": {"0": 1}}', '{"t": {"0": 9}}'), ('{"t": {"0": 7}}', '{"t": {"0": 9}}')
     )
-    assert lag(report).partitions == {"t": {0: 8}}
+    assert stream_lag(report).partitions == {"t": {0: 8}}
 
 
 def test_progress_of_a_query_that_has_none_is_refused() -> None:
     with pytest.raises(TypeError, match="lastProgress is None"):
-        lag(None)
+        stream_lag(None)

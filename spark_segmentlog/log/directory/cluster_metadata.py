@@ -16,7 +16,7 @@ from typing import Any, Final
 from spark_segmentlog.errors import SegmentLogError, UnsafeTargetError
 from spark_segmentlog.log.directory.listing import list_names, list_partition
 from spark_segmentlog.log.io.reading import LOCAL, Storage
-from spark_segmentlog.log.names import TopicPartition, parse_partition_directory_name
+from spark_segmentlog.log.names import BASE_OFFSET_DIGITS, TopicPartition
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.segment.walk import HeaderWalk, ReadBuffer
 from spark_segmentlog.record.plain.batch import Record, iterate_records
@@ -33,7 +33,7 @@ from spark_segmentlog.record.system.records import (
 from spark_segmentlog.record.system.schemas import message_schemas
 
 METADATA_PARTITION: Final = TopicPartition(CLUSTER_METADATA, 0)
-SNAPSHOT_NAME: Final = re.compile(r"(?P<end_offset>\d{20})-\d{10}\.checkpoint")
+SNAPSHOT_NAME: Final = re.compile(r"\d{20}-\d{10}\.checkpoint")
 
 TOPIC_RESOURCE: Final = 2
 REMOTE_STORAGE_ENABLE: Final = "remote.storage.enable"
@@ -152,43 +152,38 @@ class _Image:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataSnapshot(Segment):
-    """A snapshot of a metadata log: batches that count from offset 0, in a file of its own name.
-
-    What it holds stands for all records of the log below `snapshot_end_offset`.
-    """
+    """A snapshot of a metadata log: batches that count from offset 0, in a file of its own name."""
 
     name: str
-    snapshot_end_offset: int
 
     @property
-    def log_path(self) -> str:
+    def stored_path(self) -> str:
         """Path of the file."""
         return f"{self.directory}/{self.name}"
 
+    @property
+    def snapshot_end_offset(self) -> int:
+        """Offset of the log below which the snapshot stands for all records."""
+        return int(self.name[:BASE_OFFSET_DIGITS])
 
-def metadata_snapshot(
-    directory: str, name: str, storage: Storage = LOCAL
-) -> MetadataSnapshot | None:
-    """Name a file of a partition directory as a snapshot; None where its name is none of one."""
-    found = SNAPSHOT_NAME.fullmatch(name)
-    if found is None:
-        return None
+
+def metadata_snapshot(path: str, storage: Storage = LOCAL) -> MetadataSnapshot:
+    """Name a file as a snapshot."""
+    directory, _, name = path.rpartition("/")
     return MetadataSnapshot(
-        topic_partition=parse_partition_directory_name(os.path.basename(directory)),
-        directory=directory,
+        topic_partition=METADATA_PARTITION,
+        directory=directory or ".",
         base_offset=0,
         end_offset_bound=None,
         storage=storage,
         name=name,
-        snapshot_end_offset=int(found["end_offset"]),
     )
 
 
 def list_snapshots(storage: Storage, directory: str) -> list[MetadataSnapshot]:
     """List the snapshots of a metadata log, by the offsets that they reach."""
-    names = sorted(list_names(storage, directory))
-    found = (metadata_snapshot(directory, name, storage) for name in names)
-    return [it for it in found if it is not None]
+    names = sorted(filter(SNAPSHOT_NAME.fullmatch, list_names(storage, directory)))
+    return [metadata_snapshot(f"{directory}/{name}", storage) for name in names]
 
 
 def iterate_metadata(
