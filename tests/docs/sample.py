@@ -15,6 +15,7 @@ from spark_segmentlog.testing.builder import (
     segment_file_name,
     v2_batch,
 )
+from spark_segmentlog.testing.system_records import offset_commit
 from tests.tiered.store_data import unpack
 
 START_MS: Final = 1_739_260_800_000
@@ -31,6 +32,7 @@ def make_logs(root: Path) -> None:
         segments = [_orders(partition, first, 3) for first in (0, 3)]
         log.partition("orders", partition, segments)
     log.partition("payments", 0, [_payments()])
+    log.partition("__consumer_offsets", 0, [_commits()])
     shutil.copytree(log.path, f"{root}{BACKUP}")
     bad = Path(f"{root}{BACKUP}", "orders-1", segment_file_name(0))
     data = bytearray(bad.read_bytes())
@@ -50,6 +52,14 @@ def _orders(partition: int, first: int, count: int) -> list[bytes]:
         for offset in range(first, first + count)
     ]
     return [v2_batch(records, base_offset=first)]
+
+
+def _commits() -> list[bytes]:
+    records = [
+        offset_commit("billing", "orders", partition, offset, timestamp_ms=START_MS)
+        for partition, offset in ((0, 1), (0, 4), (1, 6))
+    ]
+    return [v2_batch(records)]
 
 
 def _payments() -> list[bytes]:

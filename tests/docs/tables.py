@@ -14,7 +14,7 @@ from typing import Final
 import click
 import pyarrow as pa
 
-from spark_segmentlog.cli import cleaning, create, listing
+from spark_segmentlog.cli import cleaning, create, lag, listing
 from spark_segmentlog.cli.main import main as command
 from spark_segmentlog.cli.output import Column
 from spark_segmentlog.query.options import reading_options_markdown, writing_options_markdown
@@ -67,6 +67,7 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
     "corrupt record": partial(fields_table, list(CORRUPT_RECORD_TYPE)),
     "fields of ls": partial(json_fields, listing.PARTITION_COLUMNS),
     "fields of ls --segments": partial(json_fields, listing.SEGMENT_COLUMNS),
+    "fields of lag": partial(json_fields, lag.COLUMNS),
     "fields of retain": partial(json_fields, cleaning.RETENTION_COLUMNS),
     "fields of compact": partial(json_fields, cleaning.COMPACTION_COLUMNS),
     "fields of create": partial(json_fields, create.COLUMNS),

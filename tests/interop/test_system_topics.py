@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from spark_segmentlog import lag, read_arrow
-from spark_segmentlog.log.cluster_metadata import read_cluster_topics
+from spark_segmentlog.log.directory.cluster_metadata import read_cluster_topics
 from spark_segmentlog.record.system.message_reader import ByteCursor, read_message
 from spark_segmentlog.record.system.records import record_types, to_json
 from spark_segmentlog.record.system.schemas import message_schemas
