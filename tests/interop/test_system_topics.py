@@ -10,6 +10,7 @@ import json
 import os
 import random
 import re
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -287,3 +288,26 @@ def test_what_the_cluster_knows_of_its_topics(traffic: Traffic) -> None:
         if row["type"] == "ConfigRecord"
     }
     assert {("kept", "retention.ms", "5000"), ("kept", "cleanup.policy", "compact")} <= settings
+
+
+def test_a_metadata_log_without_its_front_still_knows_its_topics(
+    traffic: Traffic, tmp_path: Path
+) -> None:
+    """A broker deletes segments that a snapshot stands for."""
+    (folder,) = traffic.folders("__cluster_metadata")
+    copy = tmp_path / folder.name
+    shutil.copytree(folder, copy)
+    for path in copy.glob(f"{0:020}.*"):
+        path.unlink()
+    assert list(copy.glob("*.log"))
+    columns = ["snapshot", "type", "topic", "partition"]
+    rows = read_arrow(tmp_path, view="cluster_metadata", columns=columns).read_all().to_pylist()
+    assert None not in {row["topic"] for row in rows if row["type"] == "PartitionChangeRecord"}
+    known = {
+        (topic, partition)
+        for topic, it in read_cluster_topics(str(folder.parent)).items()
+        for partition in it.replicas
+    }
+    made = {(row["topic"], row["partition"]) for row in rows if row["type"] == "PartitionRecord"}
+    assert known <= made
+    assert any(row["snapshot"] for row in rows)

@@ -142,7 +142,7 @@ public class GroupTraffic {
     }
 
     private void takeBack() throws Exception {
-        admin.deleteConsumerGroupOffsets("classic", Set.of(new TopicPartition(topic, 2))).all().get();
+        admin.deleteConsumerGroupOffsets("forgotten", Set.of(new TopicPartition(topic, 2))).all().get();
         admin.deleteConsumerGroups(List.of("forgotten")).all().get();
     }
 
@@ -158,7 +158,7 @@ public class GroupTraffic {
             "alice", new ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), "secret"))).all().get();
         admin.alterClientQuotas(List.of(new ClientQuotaAlteration(
             new ClientQuotaEntity(Map.of("user", "alice")),
-            List.of(new ClientQuotaAlteration.Op("producer_byte_rate", 12345.5))))).all().get();
+            List.of(new ClientQuotaAlteration.Op("request_percentage", 12.5))))).all().get();
     }
 
     private void printOffsets() throws Exception {
