@@ -365,8 +365,12 @@ def _unknowable_of_index(original: Original, fault: Fault, kind: str) -> Unknowa
         return None
     if kind == ".index":
         return Unknowable("how far apart the entries of an offset index are is its writer's choice")
-    is_flushed = original.is_clean or original.end_of_segment(fault.path) <= original.recovery_point
-    return None if is_flushed else Unknowable("a crash takes entries of time indexes")
+    # Only a segment that was closed ends its time index with its largest timestamp.
+    is_closed = original.end_of_segment(fault.path) < original.end_offset
+    is_flushed = is_closed and original.end_of_segment(fault.path) <= original.recovery_point
+    if original.is_clean or is_flushed:
+        return None
+    return Unknowable("a crash takes entries of time indexes, or comes before they are written")
 
 
 def _ending(name: str) -> str:
