@@ -350,7 +350,10 @@ class Segment:
         return before if walk.is_torn_end(last) else walk.next_offset
 
     def lost_at_end(self) -> tuple[int, int] | None:
-        """Find offsets [start, end) behind the last batch that the indexes name; None for none."""
+        """Find offsets [start, end) behind the last batch that were there once; None for none.
+
+        Those that the indexes name, or that are known to have been copied.
+        """
         if self.end_offset_bound is None:
             return None
         with self.open_log() as file:
@@ -359,6 +362,8 @@ class Segment:
             for _ in walk:
                 pass
             start_offset = walk.known_offset
+            if self.promised_end is not None and start_offset < self.promised_end:
+                return start_offset, self.promised_end
             named = index_trust.offset_beyond_end(self, file, walk.position, start_offset)
         return None if named is None else (start_offset, self.end_offset_bound)
 
@@ -607,6 +612,7 @@ class _PieceChooser:
         self._end_position = end_position
         self._outcomes = outcomes
         self._on_lost = on_lost
+        self._has_begun = False
         # A walk that steps over bad bytes compares all checksums itself.
         self._compares_unread = options.check_crcs and not options.skip_corrupt
         walk.is_reported = self._reported()
@@ -620,6 +626,9 @@ class _PieceChooser:
             A batch that gives no row has a wrong checksum, or bad bytes lie up to the markers that
             decide.
         """
+        if not self._has_begun:
+            self._has_begun = True
+            self._look_in_front(piece.table)
         choice = self._choice(piece)
         if self._outcomes is not None:
             uncommitted = self._outcomes.uncommitted(
@@ -641,6 +650,16 @@ class _PieceChooser:
             end_offset=self.end_offset,
             is_last=self._is_last(piece.table),
         )
+
+    def _look_in_front(self, table: HeaderTable) -> None:
+        """Tell of offsets in front of the first batch, where all are known to be there."""
+        is_partial = self._options.record_filter.min_timestamp_ms is not None
+        if self._segment.promised_end is None or self._on_lost is None or is_partial:
+            return
+        start, first = max(self._start_offset, self._segment.base_offset), int(table.base_offset[0])
+        end = min(first, self.end_offset)
+        if start < end and self._walk.is_reported(start, first):
+            self._on_lost(start, end, f"the segment begins with offset {first}")
 
     def _choice(self, piece: Piece) -> EntryChoice:
         """Choose the entries that may hold rows of the range that were not met before."""

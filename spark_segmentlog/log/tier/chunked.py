@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from spark_segmentlog.errors import RemoteStorageError
 from spark_segmentlog.log.io.reading import LogFile, Storage
@@ -63,14 +63,11 @@ class ChunkedLayout:
     name = "aiven"
 
     def recognises(self, storage: Storage, root: str) -> bool:
-        """Tell whether objects of this layout lie below a prefix."""
-        for topic, topic_id in _topics(storage, root):
-            folder = f"{root}{topic}-{topic_id}"
-            for partition in _partitions(storage, folder):
-                names = storage.list_names(f"{folder}/{partition}")
-                if any(_OBJECT.fullmatch(name) for name in names):
-                    return True
-        return False
+        """Tell whether folders of topics and partitions as in this layout lie below a prefix."""
+        return any(
+            _partitions(storage, f"{root}{topic}-{topic_id}")
+            for topic, topic_id in _topics(storage, root)
+        )
 
     def list_partitions(self, storage: Storage, root: str) -> list[TopicIdPartition]:
         """List the partitions in a store."""
@@ -123,9 +120,17 @@ class ChunkedLayout:
             return f"{root}{prefix}{key}"
         return f"{root}{key}"
 
-    def describe(self, storage: Storage, path: str, base_offset: int, keys: Keys) -> Description:
+    def read_detail(self, storage: Storage, path: str) -> SegmentManifest:
         """Read a segment's manifest."""
-        manifest = _read_manifest(storage, path)
+        manifest_path = path + MANIFEST_SUFFIX
+        data = read_whole(storage, manifest_path, MAX_MANIFEST_BYTES)
+        return parse_manifest(data, manifest_path)
+
+    def describe(
+        self, storage: Storage, path: str, base_offset: int, detail: SegmentManifest
+    ) -> Description:
+        """Tell what a segment's manifest says of it."""
+        manifest = detail
         name = path.rpartition("/")[2]
         if manifest.end_offset is None or manifest.start_offset is None:
             raise RemoteStorageError(
@@ -142,10 +147,9 @@ class ChunkedLayout:
             leader_epochs=manifest.leader_epochs,
             max_timestamp_ms=manifest.max_timestamp_ms,
             size_bytes=manifest.file_bytes,
-            detail=manifest,
         )
 
-    def open_log(self, storage: Storage, path: str, detail: Any, keys: Keys) -> LogFile:
+    def open_log(self, storage: Storage, path: str, detail: SegmentManifest, keys: Keys) -> LogFile:
         """Open a segment's log; one that is stored as it is, as the file that it is.
 
         Raises
@@ -153,7 +157,7 @@ class ChunkedLayout:
         RemoteStorageError
             The object is not of the size that the manifest says.
         """
-        manifest = _manifest(storage, path, detail)
+        manifest = detail
         encryption = manifest.encryption
         cipher = None if encryption is None else open_cipher(encryption, keys, manifest.path)
         stored = storage.open_input(path + LOG_SUFFIX, reads_blocks=manifest.is_plain)
@@ -168,10 +172,10 @@ class ChunkedLayout:
         return stored if manifest.is_plain else ChunkedFile(stored, manifest, cipher)
 
     def read_index(
-        self, storage: Storage, path: str, kind: IndexKind, detail: Any, keys: Keys
+        self, storage: Storage, path: str, kind: IndexKind, detail: SegmentManifest, keys: Keys
     ) -> bytes | None:
         """Read one of a segment's indexes, each a chunk of its own that is never compressed."""
-        manifest = _manifest(storage, path, detail)
+        manifest = detail
         place = manifest.indexes.get(kind)
         if place is None:
             return None
@@ -199,15 +203,6 @@ class ChunkedLayout:
     def object_path(self, path: str) -> str:
         """Name the object with a segment's chunks."""
         return path + LOG_SUFFIX
-
-
-def _manifest(storage: Storage, path: str, detail: Any) -> SegmentManifest:
-    return detail if isinstance(detail, SegmentManifest) else _read_manifest(storage, path)
-
-
-def _read_manifest(storage: Storage, path: str) -> SegmentManifest:
-    manifest_path = path + MANIFEST_SUFFIX
-    return parse_manifest(read_whole(storage, manifest_path, MAX_MANIFEST_BYTES), manifest_path)
 
 
 def _chunk_at(manifest: SegmentManifest, position: int) -> int:

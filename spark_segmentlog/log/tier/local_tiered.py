@@ -21,7 +21,9 @@ from spark_segmentlog.log.names import (
     TopicPartition,
     find_topic_partition,
 )
+from spark_segmentlog.log.segment.index_trust import LOOKUP_READ_BYTES, offset_beyond_end
 from spark_segmentlog.log.segment.segment import Segment
+from spark_segmentlog.log.segment.walk import HeaderWalk, ReadBuffer
 from spark_segmentlog.log.tier.objects import MAX_INDEX_BYTES, SegmentFiles, read_whole
 from spark_segmentlog.log.tier.remote_segment import (
     UUID_PATTERN,
@@ -113,8 +115,17 @@ class LocalTieredLayout:
         name = f"{base_offset:0{BASE_OFFSET_DIGITS}d}-{segment_id}"
         return f"{above.rstrip('/')}/{_directory(partition)}/{name}"
 
-    def describe(self, storage: Storage, path: str, base_offset: int, keys: Keys) -> Description:
-        """Find where a segment ends by walking it from its last index entry on."""
+    def read_detail(self, storage: Storage, path: str) -> None:
+        """Read nothing: copies are opened as they are."""
+
+    def describe(self, storage: Storage, path: str, base_offset: int, detail: Any) -> Description:
+        """Find where a segment ends by walking it from its last index entry on.
+
+        Raises
+        ------
+        RemoteStorageError
+            It ends inside of a batch, or before an offset that its index names.
+        """
         epochs_path = path + SUFFIXES[IndexKind.LEADER_EPOCHS]
         text = read_whole(storage, epochs_path, MAX_INDEX_BYTES).decode("utf-8", "replace")
         epochs = parse_leader_epochs(text)
@@ -126,16 +137,16 @@ class LocalTieredLayout:
             directory=path.rpartition("/")[0],
             base_offset=base_offset,
             end_offset_bound=None,
+            is_index_trusted=True,
+            object_path=self.object_path(path),
             storage=files,
         )
-        with segment.time_index() as index:
-            last_time = index.last_entry()
-        end_offset = segment.next_offset()
+        end_offset, size_bytes = _find_end(segment)
         return Description(
             end_offset=end_offset,
             leader_epochs=epochs_between(epochs, base_offset, end_offset),
-            max_timestamp_ms=None if last_time is None else last_time.timestamp,
-            size_bytes=segment.size_bytes(),
+            max_timestamp_ms=None,
+            size_bytes=size_bytes,
         )
 
     def open_log(self, storage: Storage, path: str, detail: Any, keys: Keys) -> LogFile:
@@ -173,6 +184,26 @@ def epochs_between(
         for entry, end in zip(epochs, ends, strict=True)
         if entry.start_offset < end_offset and end > start_offset
     )
+
+
+def _find_end(segment: Segment) -> tuple[int, int]:
+    """Find the offset and the byte behind a segment's last batch."""
+    with segment.open_log() as file:
+        position, size = segment.position_for(MAX_OFFSET, file), file.size()
+        walk = HeaderWalk(segment, file, position, ReadBuffer(LOOKUP_READ_BYTES), False, None)
+        for _ in walk:
+            pass
+        if walk.position != size:
+            raise RemoteStorageError(
+                f"{segment.log_path} ends inside of a batch: batches reach to {walk.position}, the "
+                f"file to {size}"
+            )
+        named = offset_beyond_end(segment, file, size, walk.next_offset)
+    if named is not None:
+        raise RemoteStorageError(
+            f"{segment.log_path} ends before offset {walk.next_offset}, its index names {named}"
+        )
+    return walk.next_offset, size
 
 
 def _folder(storage: Storage, root: str) -> str:

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from spark_segmentlog.errors import RemoteStorageError
 from spark_segmentlog.log.formats.checkpoints import LeaderEpoch, parse_leader_epochs
 from spark_segmentlog.log.formats.offset_index import OffsetIndex
 from spark_segmentlog.log.formats.producer_snapshot import ProducerState, parse_producer_snapshot
@@ -134,6 +135,7 @@ class RemoteLog:
         # Shared by all that were narrowed from one: whoever finds an object gone tells the others.
         self._gone: set[str] = set() if gone is None else gone
         self._indexes: dict[tuple[str, IndexKind], bytes | None] = {}
+        self._read_detail: tuple[RemoteStore, str, Any] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         parts = self.source, self.partition, self._lineage, self.known, self._gone
@@ -222,9 +224,8 @@ class RemoteLog:
         """
         for store, path in self._places(piece.segment):
             try:
-                file = store.layout.open_log(
-                    store.storage, path, piece.segment.detail, self.source.keys
-                )
+                detail = self._detail(store, path, piece.segment)
+                file = store.layout.open_log(store.storage, path, detail, self.source.keys)
             except FileNotFoundError:
                 continue
             if not piece.is_cut:
@@ -275,12 +276,21 @@ class RemoteLog:
             return None
         for store, path in self._places(segment):
             try:
-                return store.layout.read_index(
-                    store.storage, path, kind, segment.detail, self.source.keys
-                )
+                detail = self._detail(store, path, segment)
+                return store.layout.read_index(store.storage, path, kind, detail, self.source.keys)
             except FileNotFoundError:
                 continue
         return None
+
+    def _detail(self, store: RemoteStore, path: str, segment: RemoteSegment) -> Any:
+        """Give what a segment is opened by, read once."""
+        if segment.detail is not None:
+            return segment.detail
+        known = self._read_detail
+        if known is None or known[:2] != (store, path):
+            known = store, path, store.layout.read_detail(store.storage, path)
+            self._read_detail = known
+        return known[2]
 
     def _places(self, segment: RemoteSegment) -> list[tuple[RemoteStore, str]]:
         return [(self.source.stores[number], path) for number, path in segment.places]
@@ -366,10 +376,22 @@ class RemoteLog:
         return store.layout.list_segments(store.storage, store.root, self.partition)
 
     def _decide(self, segments: Sequence[RemoteSegment]) -> None:
-        """Describe all segments, and have their leader epochs decide."""
-        described = self._describe_all(segments)
+        """Describe all segments, and have their leader epochs decide.
+
+        Raises
+        ------
+        RemoteStorageError
+            What lies in a store is not what it must be, and no other segment stands for it.
+        """
+        bad: dict[int, RemoteStorageError] = {}
+        described = self._describe_all(segments, bad)
         lineage = self._lineage or self._stored_lineage(described)
-        self._chosen = _Chosen(tuple(choose_pieces(described, lineage)), True)
+        pieces = choose_pieces(described, lineage)
+        for base_offset, error in bad.items():
+            if not any(it.start_offset <= base_offset < (it.end_offset or 0) for it in pieces):
+                raise error
+            _log.warning("left out, since another copy serves: %s", error)
+        self._chosen = _Chosen(tuple(pieces), True)
 
     def _stored_lineage(self, segments: Sequence[RemoteSegment]) -> Sequence[LeaderEpoch]:
         """Read the leader epochs that the segment of the newest leader was copied with."""
@@ -379,23 +401,42 @@ class RemoteLog:
         data = self._read_index(newest, IndexKind.LEADER_EPOCHS) or b""
         return parse_leader_epochs(data.decode("utf-8", "replace")) or _newest_epochs(segments)
 
-    def _describe_all(self, segments: Sequence[RemoteSegment]) -> list[RemoteSegment]:
-        """Describe segments; those that have gone since the listing are left out."""
-        unknown = [it for it in segments if it.end_offset is None]
-        if len(unknown) <= 1:
-            found = [self._describe(it) for it in unknown]
+    def _describe_all(
+        self,
+        segments: Sequence[RemoteSegment],
+        bad: dict[int, RemoteStorageError] | None = None,
+    ) -> list[RemoteSegment]:
+        """Describe segments, without those that have gone since the listing.
+
+        Parameters
+        ----------
+        bad : dict of int to RemoteStorageError, optional
+            Gets the errors of segments that cannot be described, by base offset; without it the
+            first one is raised.
+        """
+
+        def describe(segment: RemoteSegment) -> RemoteSegment | None:
+            try:
+                return segment if segment.end_offset is not None else self._describe(segment)
+            except RemoteStorageError as error:
+                if bad is None:
+                    raise
+                bad[segment.base_offset] = error
+                return None
+
+        if len(segments) <= 1:
+            found = list(map(describe, segments))
         else:
-            with ThreadPoolExecutor(min(DESCRIBING_THREADS, len(unknown))) as pool:
-                found = list(pool.map(self._describe, unknown))
-        described = {it.segment_id: it for it in found if it is not None}
-        known = (described.get(it.segment_id, it) for it in segments)
-        return [it for it in known if it.segment_id not in self._gone]
+            with ThreadPoolExecutor(min(DESCRIBING_THREADS, len(segments))) as pool:
+                found = list(pool.map(describe, segments))
+        return [it for it in found if it is not None]
 
     def _describe(self, segment: RemoteSegment) -> RemoteSegment | None:
         for store, path in self._places(segment):
             try:
+                detail = self._detail(store, path, segment)
                 description = store.layout.describe(
-                    store.storage, path, segment.base_offset, self.source.keys
+                    store.storage, path, segment.base_offset, detail
                 )
             except FileNotFoundError:
                 continue
@@ -405,7 +446,7 @@ class RemoteLog:
                 leader_epochs=description.leader_epochs,
                 max_timestamp_ms=description.max_timestamp_ms,
                 size_bytes=description.size_bytes,
-                detail=description.detail,
+                detail=detail,
             )
         self._gone.add(segment.segment_id)
         return None

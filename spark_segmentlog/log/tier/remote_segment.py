@@ -65,15 +65,12 @@ class Description:
         None where nothing tells.
     size_bytes : int
         Of the plain log.
-    detail : object
-        What the layout has read, to open the segment without reading it again.
     """
 
     end_offset: int
     leader_epochs: tuple[LeaderEpoch, ...]
     max_timestamp_ms: int | None
     size_bytes: int
-    detail: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +87,7 @@ class RemoteSegment:
         Of its records.
     has_transaction_index : bool or None
     detail : object
-        See `Description`.
+        What its layout opens it by, where that was read.
     """
 
     segment_id: str
@@ -174,8 +171,17 @@ class Layout(Protocol):
     ) -> str:
         """Name the path of a segment's objects, up to the suffixes."""
 
-    def describe(self, storage: Storage, path: str, base_offset: int, keys: Keys) -> Description:
-        """Read what a store tells of a segment.
+    def read_detail(self, storage: Storage, path: str) -> Any:
+        """Read what a segment is opened by, as a manifest; None where nothing is needed.
+
+        Raises
+        ------
+        FileNotFoundError
+        RemoteStorageError
+        """
+
+    def describe(self, storage: Storage, path: str, base_offset: int, detail: Any) -> Description:
+        """Tell what a store itself knows of a segment.
 
         Raises
         ------

@@ -1,0 +1,179 @@
+"""A store of objects in memory that counts requests, and tiers of many segments in it."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyarrow.fs import FileInfo, FileSelector, FileSystemHandler, FileType, PyFileSystem
+
+from spark_segmentlog.log.formats.producer_snapshot import format_producer_snapshot
+from spark_segmentlog.testing.batches import RecordSpec, v2_batch
+
+TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+RECORDS = 10
+PAGE = 1000
+CHUNK = 4 << 20
+
+
+@dataclass
+class ObjectStore(FileSystemHandler):  # type: ignore[misc]
+    """Objects by path. `requests` counts by kind: list (pages of 1,000), head, get; `reads` bytes.
+
+    A ``head`` is what pyarrow asks for an object that it opens, or for the kind of a path.
+    """
+
+    objects: dict[str, bytes] = field(default_factory=dict)
+    requests: Counter[str] = field(default_factory=Counter)
+    reads: list[tuple[str, int, int]] = field(default_factory=list)
+
+    def filesystem(self) -> PyFileSystem:
+        return PyFileSystem(self)
+
+    def reset(self) -> None:
+        self.requests.clear()
+        self.reads.clear()
+
+    def get_type_name(self) -> str:
+        return "objects"
+
+    def normalize_path(self, path: str) -> str:
+        return path
+
+    def get_file_info(self, paths: list[str]) -> list[FileInfo]:
+        self.requests["head"] += len(paths)
+        return [self._info(path) for path in paths]
+
+    def _info(self, path: str) -> FileInfo:
+        if path in self.objects:
+            return FileInfo(path, FileType.File, size=len(self.objects[path]))
+        prefix = path.rstrip("/") + "/"
+        is_folder = any(it.startswith(prefix) for it in self.objects)
+        return FileInfo(path, FileType.Directory if is_folder else FileType.NotFound)
+
+    def get_file_info_selector(self, selector: FileSelector) -> list[FileInfo]:
+        prefix = selector.base_dir.rstrip("/") + "/"
+        start = len(prefix)
+        names = {
+            it[: it.find("/", start)] if it.find("/", start) > 0 else it
+            for it in self.objects
+            if it.startswith(prefix)
+        }
+        self.requests["list"] += max(-(-len(names) // PAGE), 1)
+        if not names:
+            raise FileNotFoundError(selector.base_dir)
+        return [
+            FileInfo(it, FileType.File, size=len(self.objects[it]))
+            if it in self.objects
+            else FileInfo(it, FileType.Directory)
+            for it in names
+        ]
+
+    def open_input_file(self, path: str) -> Any:
+        self.requests["head"] += 1
+        if path not in self.objects:
+            raise FileNotFoundError(path)
+        return pa.PythonFile(_Reader(self, path), mode="r")
+
+    def _refuse(self, *paths: Any) -> None:
+        raise NotImplementedError("a reader never writes")
+
+    copy_file = create_dir = delete_dir = delete_dir_contents = delete_file = _refuse
+    delete_root_dir_contents = move = open_append_stream = open_output_stream = _refuse
+    open_input_stream = _refuse
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class _Reader:
+    """A file that counts each read as a request."""
+
+    def __init__(self, store: ObjectStore, path: str) -> None:
+        self._store = store
+        self._path = path
+        self._position = 0
+        self.closed = False
+
+    def size(self) -> int:
+        return len(self._store.objects[self._path])
+
+    def seek(self, position: int, whence: int = 0) -> int:
+        self._position = position + (self.size() if whence == 2 else 0)
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def read(self, length: int = -1) -> bytes:
+        data = self._store.objects[self._path][self._position :][: None if length < 0 else length]
+        self._store.requests["get"] += 1
+        self._store.reads.append((self._path, self._position, len(data)))
+        self._position += len(data)
+        return data
+
+    def close(self) -> None:
+        self.closed = True
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return True
+
+
+def add_partition(
+    store: ObjectStore, root: str, topic: str, segments: int, *, value_bytes: int = 0
+) -> None:
+    """Add a partition of plain segments in the plugin's layout, `RECORDS` offsets each."""
+    values = [b"v%d" % number + bytes(value_bytes) for number in range(RECORDS)]
+    batch = v2_batch([RecordSpec(value=value) for value in values])
+    folder = f"{root}/{topic}-{TOPIC_ID}/0"
+    epochs = b"0\n1\n0 0\n"
+    for number in range(segments):
+        base = number * RECORDS
+        segment_id = f"{number:022d}"
+        path = f"{folder}/{base:020d}-{segment_id}"
+        index = struct.pack(">ii", RECORDS - 1, 0)
+        time_index = struct.pack(">qi", 0, RECORDS - 1)
+        places: dict[str, Any] = {"transaction": None}
+        data = b""
+        for name, part in (
+            ("offset", index),
+            ("timestamp", time_index),
+            ("producerSnapshot", format_producer_snapshot([])),
+            ("leaderEpoch", epochs),
+        ):
+            places[name] = {"position": len(data), "size": len(part)}
+            data += part
+        # The checksum does not cover the base offset.
+        store.objects[f"{path}.log"] = struct.pack(">q", base) + batch[8:]
+        store.objects[f"{path}.indexes"] = data
+        store.objects[f"{path}.rsm-manifest"] = json.dumps(
+            {
+                "version": "1",
+                "chunkIndex": {
+                    "type": "fixed",
+                    "originalChunkSize": CHUNK,
+                    "originalFileSize": len(batch),
+                    "transformedChunkSize": CHUNK,
+                    "finalTransformedChunkSize": len(batch) % CHUNK or CHUNK,
+                },
+                "segmentIndexes": places,
+                "compression": False,
+                "remoteLogSegmentMetadata": {
+                    "remoteLogSegmentId": {"id": segment_id},
+                    "startOffset": base,
+                    "endOffset": base + RECORDS - 1,
+                    "maxTimestampMs": 0,
+                    "segmentLeaderEpochs": {"0": base},
+                },
+            }
+        ).encode()
