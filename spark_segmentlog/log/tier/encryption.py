@@ -79,15 +79,22 @@ def _aes_gcm(data_key: bytes, aad: bytes) -> Decrypt:
 
 @lru_cache(maxsize=4096)
 def _data_key(key_path: str, encrypted_key: bytes) -> bytes:
-    modulus, exponent = _private_key(key_path)
+    key = _private_key(key_path)
+    modulus = key.p * key.q
     size = (modulus.bit_length() + 7) // 8
     number = int.from_bytes(encrypted_key, "big")
     if len(encrypted_key) != size or number >= modulus:
         raise DecryptionError(f"it has {len(encrypted_key)} bytes, the key pair {size}")
-    data_key = _without_padding(pow(number, exponent, modulus).to_bytes(size, "big"))
+    data_key = _without_padding(_decrypted(number, key).to_bytes(size, "big"))
     if len(data_key) != DATA_KEY_BYTES:
         raise DecryptionError(f"the data key has {len(data_key)} bytes, not {DATA_KEY_BYTES}")
     return data_key
+
+
+def _decrypted(number: int, key: Any) -> int:
+    """Apply a private key by the remainder theorem (RFC 8017, 5.1.2)."""
+    first, second = pow(number, key.dmp1, key.p), pow(number, key.dmq1, key.q)
+    return int(second + key.q * ((first - second) * key.iqmp % key.p))
 
 
 def _without_padding(message: bytes) -> bytes:
@@ -113,9 +120,10 @@ def _xor(left: bytes, right: bytes) -> bytes:
 
 
 @lru_cache(maxsize=64)
-def _private_key(path: str) -> tuple[int, int]:
-    """Read an RSA key's modulus and private exponent."""
+def _private_key(path: str) -> Any:
+    """Read the numbers of an RSA key."""
     try:
+        from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
     except ImportError as error:
         raise RemoteStorageError(
@@ -126,8 +134,9 @@ def _private_key(path: str) -> tuple[int, int]:
     if data is None:
         raise RemoteStorageError(f"private key {path} is not there")
     try:
-        key: Any = load_pem_private_key(data, password=None)
-        numbers = key.private_numbers()
-        return int(numbers.public_numbers.n), int(numbers.d)
-    except (ValueError, TypeError, AttributeError) as error:
+        key = load_pem_private_key(data, password=None)
+    except (ValueError, TypeError) as error:
         raise RemoteStorageError(f"{path} is no private RSA key in PEM: {error}") from error
+    if not isinstance(key, RSAPrivateKey):
+        raise RemoteStorageError(f"{path} is a private key, but none of RSA")
+    return key.private_numbers()
