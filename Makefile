@@ -49,7 +49,7 @@ format: $(STAMP) ## let ruff rewrite what it can
 
 .PHONY: docs
 docs: $(STAMP) ## write the generated tables of docs/ and build the site into .build/site
-	$(PY) -m tests.docs.tables
+	$(PY) -m tests.support.doc_tables
 	$(MKDOCS)
 
 .PHONY: examples
@@ -59,7 +59,7 @@ examples: install ## run every example
 .PHONY: interop
 interop: install ## tests against a real Kafka broker (fetches its jars once)
 	$(PY) -m pip install -q --disable-pip-version-check -e '.[interop]'
-	$(PY) -m pytest -q -m interop --timeout 900 tests/interop
+	$(PY) -m pytest -q -m interop --timeout 900 tests/system/interop
 
 .PHONY: faults
 faults: install ## crash, fault and fuzz suites, and every property test with thousands of examples
@@ -69,7 +69,7 @@ faults: install ## crash, fault and fuzz suites, and every property test with th
 
 .PHONY: bench
 bench: install ## measure the ratios of docs/speed.md
-	$(PY) -m tests.benchmarks $(BENCH_ARGS)
+	$(PY) -m tests.bench $(BENCH_ARGS)
 
 .PHONY: compatibility
 compatibility: java ## reading, writing and streaming with other versions of Spark, from 4.0 on

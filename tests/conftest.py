@@ -22,9 +22,12 @@ import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 from pyspark.sql import SparkSession
 
-from tests.broker_logs.broker_data import BrokerLog, unpack
+pytest.register_assert_rewrite("tests.support")
 
-PROJECT = Path(__file__).parents[1]
+from tests.support.broker_data import BrokerLog, unpack  # noqa: E402
+from tests.support.project import PROJECT  # noqa: E402
+from tests.support.store_data import Store  # noqa: E402
+from tests.support.store_data import unpack as unpack_store  # noqa: E402
 
 settings.register_profile(
     "segmentlog", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
@@ -113,3 +116,22 @@ def broker_log(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str],
         return unpacked[producer, state]
 
     return get
+
+
+@pytest.fixture(scope="session")
+def open_store(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Store]:
+    """Give a variant that nobody changes, unpacked once."""
+    opened: dict[str, Store] = {}
+
+    def get(name: str) -> Store:
+        if name not in opened:
+            opened[name] = unpack_store(name, tmp_path_factory.mktemp(name))
+        return opened[name]
+
+    return get
+
+
+@pytest.fixture
+def own_store(tmp_path: Path) -> Callable[[str], Store]:
+    """Give a variant that the test may change."""
+    return lambda name: unpack_store(name, tmp_path / name)

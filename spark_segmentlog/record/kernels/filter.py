@@ -2,7 +2,7 @@
 
 Flat arrays in, a code out: every read and every loop is bounded, since the bytes come from a file.
 The plain twins are `batch.iterate_records` (for what is found and what is refused) and, for the
-hash and the table, those in `tests/record/test_batch_filter.py`.
+hash and the table, those in `tests/unit/record/compact/test_batch_rebuild.py`.
 """
 
 from __future__ import annotations

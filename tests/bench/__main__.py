@@ -1,0 +1,97 @@
+"""Measure every ratio, print it beside its bound, and fail where one is missed.
+
+The table goes to standard output and, with the figures as JSON, to ``.build/bench``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tests.bench.commit import commit_figures
+from tests.bench.decode import decode_figures
+from tests.bench.harness import Figure, Report, Settings, Target, unmeasured
+from tests.bench.memory import memory_figures
+from tests.bench.planning import planning_figures
+from tests.bench.spark_read import (
+    limit_figures,
+    small_segments_figures,
+    spark_read_figures,
+)
+from tests.bench.spark_stream import spark_stream_figures
+from tests.bench.spark_write import spark_write_figures
+from tests.bench.targets import TARGETS
+from tests.support.kafka_jars import KafkaJars, KafkaJarsError, cached_kafka_jars, kafka_jars
+from tests.support.project import PROJECT
+
+Group = Callable[[Settings, KafkaJars | None], Iterator[Figure]]
+
+GROUPS: dict[str, Group] = {
+    "decode": decode_figures,
+    "spark-read": lambda settings, _: spark_read_figures(settings),
+    "small-segments": lambda settings, _: small_segments_figures(settings),
+    "limit": lambda settings, _: limit_figures(settings),
+    "planning": lambda settings, _: planning_figures(settings),
+    "commit": lambda settings, _: commit_figures(settings),
+    "spark-write": spark_write_figures,
+    "spark-stream": lambda settings, _: spark_stream_figures(settings),
+    "memory": lambda settings, _: memory_figures(settings),
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parsed = _parser().parse_args(arguments)
+    settings = Settings(
+        scale=parsed.scale, repetitions=parsed.repetitions, cache=parsed.output / "logs"
+    )
+    settings.cache.mkdir(parents=True, exist_ok=True)
+    not_run: list[str] = []
+    jars = cached_kafka_jars() if parsed.offline else _jars(not_run)
+    figures: list[Figure] = []
+    for name in parsed.groups or GROUPS:
+        for figure in GROUPS[name](settings, jars):
+            print(f"{figure.name}: {figure.value:.3g} ({figure.detail})", file=sys.stderr)
+            figures.append(figure)
+    targets = [dataclasses.replace(each, bound=_slackened(each, parsed.slack)) for each in TARGETS]
+    if not parsed.groups and not parsed.offline and unmeasured(targets, figures):
+        not_run.append(f"no figure for {', '.join(unmeasured(targets, figures))}")
+    report = Report(targets, figures, not_run)
+    report.write(parsed.output)
+    print(report.markdown())
+    if report.missed:
+        print(f"missed: {', '.join(report.missed)}", file=sys.stderr)
+    return 1 if report.missed or not_run else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"of {', '.join(GROUPS)}")
+    parser.add_argument("--scale", type=float, default=1.0, help="multiply every size")
+    parser.add_argument("--repetitions", type=int, default=5, help="rounds of each side")
+    parser.add_argument(
+        "--slack", type=float, default=1.0, help="widen every bound by this factor (busy machines)"
+    )
+    parser.add_argument("--output", type=Path, default=PROJECT / ".build" / "bench")
+    parser.add_argument(
+        "--offline", action="store_true", help="leave out what needs Kafka's jars if not cached"
+    )
+    return parser
+
+
+def _slackened(target: Target, slack: float) -> float:
+    return target.bound * slack if target.at_most else target.bound / slack
+
+
+def _jars(not_run: list[str]) -> KafkaJars | None:
+    try:
+        return kafka_jars()
+    except KafkaJarsError as error:
+        not_run.append(str(error))
+        return None
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

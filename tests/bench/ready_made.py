@@ -1,0 +1,91 @@
+"""A Python data source without work: what Spark's Python API can do at best.
+
+It yields the columns of the row schema from Arrow batches made once a worker, so that what is left
+is Spark's own cost of a row. With no rows it is the query that reads nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from tests.bench.log_files import FIRST_TIMESTAMP_MS, KEY_BYTES, VALUE_BYTES
+
+ARROW_BATCH_ROWS = 32_768
+ROW_SCHEMA = (
+    "key binary, value binary, topic string, partition int, offset bigint, "
+    "timestamp timestamp, timestampType int"
+)
+
+
+@dataclass
+class RowsPartition(InputPartition):
+    """How many rows one task yields."""
+
+    rows_count: int
+
+
+class ReadyMadeSource(DataSource):
+    """``format("readymade")`` with options ``rows`` and ``partitions``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "readymade"
+
+    def schema(self) -> str:
+        return ROW_SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        rows = int(self.options["rows"])
+        return ReadyMadeReader(schema.json(), rows, int(self.options["partitions"]))
+
+
+class ReadyMadeReader(DataSourceReader):
+    """Yields the same Arrow batch until the rows are out."""
+
+    def __init__(self, schema_json: str, rows_count: int, partitions_count: int) -> None:
+        self._schema_json = schema_json
+        self._rows_count = rows_count
+        self._partitions_count = partitions_count
+
+    def partitions(self) -> list[InputPartition]:
+        share, rest = divmod(self._rows_count, self._partitions_count)
+        return [RowsPartition(share + (index < rest)) for index in range(self._partitions_count)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, RowsPartition)
+        if not partition.rows_count:
+            return
+        whole, rest = divmod(partition.rows_count, ARROW_BATCH_ROWS)
+        arrow_batch = ready_made_batch(self._schema_json)
+        for _ in range(whole):
+            yield arrow_batch
+        if rest:
+            yield arrow_batch.slice(0, rest)
+
+
+@cache
+def ready_made_batch(schema_json: str) -> pa.RecordBatch:
+    """Make the one Arrow batch that a worker yields."""
+    schema = to_arrow_schema(StructType.fromJson(json.loads(schema_json)), timezone="UTC")
+    draw = random.Random(7)
+    rows = range(ARROW_BATCH_ROWS)
+    columns = {
+        "key": lambda: [draw.randbytes(KEY_BYTES) for _ in rows],
+        "value": lambda: [draw.randbytes(VALUE_BYTES) for _ in rows],
+        "topic": lambda: ["bench"] * ARROW_BATCH_ROWS,
+        "partition": lambda: [0] * ARROW_BATCH_ROWS,
+        "offset": lambda: list(rows),
+        "timestamp": lambda: [(FIRST_TIMESTAMP_MS + row) * 1000 for row in rows],
+        "timestampType": lambda: [0] * ARROW_BATCH_ROWS,
+    }
+    arrays = [pa.array(columns[field.name](), field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

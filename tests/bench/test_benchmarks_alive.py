@@ -1,0 +1,104 @@
+"""The benchmarks run once, tiny and without judging a time, so that they stay alive."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import crc32c
+import pytest
+
+from tests.bench.harness import Figure, Report, Target, take_turns
+from tests.bench.log_files import LogShape, generate_partition
+from tests.support.project import PROJECT
+
+_TARGETS = (
+    Target(name="low", what="small is good", bound=2.0),
+    Target(name="high", what="large is good", bound=0.5, at_most=False),
+)
+
+
+def _run(output: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [
+            *(sys.executable, "-m", "tests.bench", "--offline", "--repetitions", "1"),
+            *("--output", str(output), *arguments),
+        ],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "groups",
+    [
+        ("decode", "planning", "commit"),
+        ("spark-read", "small-segments", "limit"),
+        ("spark-write", "spark-stream"),
+    ],
+)
+def test_groups_report_all_their_figures(tmp_path: Path, groups: tuple[str, ...]) -> None:
+    run = _run(tmp_path, "--scale", "0.001", "--slack", "1e9", *groups)
+
+    assert run.returncode == 0, run.stderr
+    figures = json.loads((tmp_path / "bench.json").read_text())["figures"]
+    assert figures
+    assert all(figure["value"] >= 0 or figure["unit"] == "s" for figure in figures)
+    assert "| what | measured |" in (tmp_path / "bench.md").read_text()
+
+
+def test_a_missed_bound_fails_the_run(tmp_path: Path) -> None:
+    run = _run(tmp_path, "--scale", "0.001", "--slack", "1e-9", "decode")
+
+    assert run.returncode == 1
+    assert "missed: arrow_against_" in run.stderr
+
+
+def test_a_figure_is_judged_on_its_side_of_the_bound() -> None:
+    figures = [Figure(name="low", value=2.1, detail=""), Figure(name="high", value=0.6, detail="")]
+
+    report = Report(_TARGETS, figures, [])
+
+    assert report.missed == ["low"]
+    assert "| large is good | 0.6 x | >= 0.5 x | yes |" in report.markdown()
+
+
+def test_sides_take_turns_in_alternating_order_after_a_round_that_does_not_count() -> None:
+    calls: list[str] = []
+
+    def side(name: str) -> float:
+        calls.append(name)
+        return float(len(calls))
+
+    first, second = take_turns([lambda: side("a"), lambda: side("b")], 2)
+
+    assert "".join(calls) == "ab" + "ab" + "ba"
+    assert (first.rounds, second.rounds) == ((3.0, 6.0), (4.0, 5.0))
+
+
+def test_generated_segments_are_rolled_and_checksummed(tmp_path: Path) -> None:
+    shape = LogShape(records_count=400, records_per_batch=10, segment_bytes=20_000)
+
+    log_directory = generate_partition(tmp_path, shape)
+
+    paths = sorted((log_directory / "bench-0").glob("*.log"))
+    assert len(paths) > 1
+    assert generate_partition(tmp_path, shape) == log_directory
+    for path in paths:
+        data = path.read_bytes()
+        assert len(data) <= 20_000
+        assert int(path.stem) == int.from_bytes(data[:8], "big")
+        length = int.from_bytes(data[8:12], "big")
+        assert int.from_bytes(data[17:21], "big") == crc32c.crc32c(data[21 : 12 + length])
+
+
+def test_shapes_that_differ_are_cached_apart() -> None:
+    shape = LogShape(records_count=400, records_per_batch=10)
+
+    assert shape.name != dataclasses.replace(shape, codec="lz4").name

@@ -1,1 +1,0 @@
-"""Benchmarks as checks: each prints a ratio beside its bound. ``python -m tests.benchmarks``."""

@@ -1,0 +1,89 @@
+"""What reads of a store of objects cost: requests and bytes, counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+
+from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.log.partition.log_manager import LogManager
+from spark_segmentlog.log.partition.partition_log import PartitionLog, scan_segments
+from spark_segmentlog.log.segment.segment import ScanOptions
+from spark_segmentlog.record.read.record_filter import RecordFilter
+from tests.support.object_store import PAGE, RECORDS, ObjectStore, add_partition
+
+SEGMENTS = 3000
+OBJECTS = 3 * SEGMENTS
+# The kinds of the path and of what lies below it, and the folders of topics and of partitions.
+FINDING_THE_LAYOUT = {"head": 6, "list": 6}
+
+
+@pytest.fixture(scope="module")
+def store() -> ObjectStore:
+    store = ObjectStore()
+    add_partition(store, "bucket/tier", "t", SEGMENTS)
+    return store
+
+
+def open_log(store: ObjectStore) -> PartitionLog:
+    store.reset()
+    manager = LogManager.open("bucket/tier", filesystem=store.filesystem())
+    return manager.partition_log(TopicPartition("t", 0))
+
+
+def read(log: PartitionLog, start: int, end: int) -> pa.Table:
+    segments = tuple(log.segments_between(start, end))
+    options = ScanOptions(
+        columns=("offset", "value"),
+        record_filter=RecordFilter(start_offset=start, end_offset=end),
+    )
+    return pa.Table.from_batches(scan_segments(segments, options))
+
+
+def opened(store: ObjectStore) -> Counter[str]:
+    return Counter(path.rpartition(".")[2] for path, _, _ in store.reads)
+
+
+def test_a_lookup_among_many_segments(store: ObjectStore) -> None:
+    log = open_log(store)
+    assert store.requests["list"] <= OBJECTS // PAGE + FINDING_THE_LAYOUT["list"]
+    assert store.requests["head"] <= FINDING_THE_LAYOUT["head"]
+    assert store.requests["get"] == 0
+    offset = SEGMENTS // 2 * RECORDS + 5
+    rows = read(log, offset, offset + 1)
+    assert rows.to_pylist() == [{"offset": offset, "value": b"v5"}]
+    # The manifest, the one index, and the chunk that holds it, each once.
+    assert opened(store) == {"rsm-manifest": 1, "indexes": 1, "log": 1}
+
+
+def test_a_scan_reads_each_object_once(store: ObjectStore) -> None:
+    log = open_log(store)
+    start, end = 100 * RECORDS, 120 * RECORDS
+    assert read(log, start, end).column("offset").to_pylist() == list(range(start, end))
+    assert opened(store) == {"rsm-manifest": 20, "log": 20}
+    assert len({path for path, _, _ in store.reads}) == len(store.reads)
+
+
+def test_plain_chunks_are_read_in_blocks_of_some_mib() -> None:
+    store = ObjectStore()
+    add_partition(store, "bucket/tier", "t", 1, value_bytes=3 << 20)
+    log = open_log(store)
+    assert read(log, 0, RECORDS).num_rows == RECORDS
+    size = sum(len(data) for path, data in store.objects.items() if path.endswith(".log"))
+    reads = [length for path, _, length in store.reads if path.endswith(".log")]
+    assert size > 30 << 20
+    assert sum(reads) == size
+    assert len(reads) == -(-size // (4 << 20))
+
+
+def test_bounds_of_a_partition_cost_its_last_segment(store: ObjectStore) -> None:
+    log = open_log(store)
+    assert (log.log_start_offset, log.log_end_offset) == (0, SEGMENTS * RECORDS)
+    assert log.last_stable_offset() == SEGMENTS * RECORDS
+    assert set(opened(store)) <= {"rsm-manifest", "indexes", "log"}
+    assert {path.rpartition("/")[2][:20] for path, _, _ in store.reads} == {
+        f"{(SEGMENTS - 1) * RECORDS:020d}"
+    }
+    assert len(store.reads) <= 6

@@ -1,0 +1,129 @@
+"""The blocks of every page run as they are typed, one after the other, and print what they say.
+
+A page's paths lie below a fresh folder. Commands run in this process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_segmentlog import read_arrow
+from tests.support.pages import Block, blocks, pages
+from tests.support.project import PROJECT
+from tests.support.running import run
+from tests.support.sample import DATA, PATHS, make_logs
+
+# Lines that call make are not run; what they name must be there.
+TARGETS = re.findall(r"^([a-z-]+):", (PROJECT / "Makefile").read_text(), flags=re.MULTILINE)
+Names = dict[str, Any]
+
+
+class Page:
+    """Runs the blocks of a page in a folder of its own."""
+
+    def __init__(self, text: str, root: Path, spark: SparkSession) -> None:
+        self.root = root
+        self.spark = spark
+        self.names: Names = {"spark": spark}
+        self._blocks = blocks(text)
+        make_logs(root)
+
+    def run(self) -> None:
+        for block in self._blocks:
+            printed = self._run(block)
+            if block.output is not None:
+                printed = printed.replace(str(self.root), "")
+                assert _plain(printed) == _plain(block.output), block.text
+
+    def _below_root(self, text: str) -> str:
+        for path in PATHS:
+            text = text.replace(path, f"{self.root}{path}")
+        return text
+
+    def _run(self, block: Block) -> str:
+        if block.kind == "python":
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                exec(self._below_root(block.text), self.names)
+            return printed.getvalue()
+        if block.kind == "sql":
+            for statement in filter(str.strip, block.text.split(";")):
+                self.spark.sql(self._below_root(statement))
+        if block.kind == "sh":
+            return "".join(self._run_line(line, block) for line in block.text.splitlines())
+        return ""
+
+    def _run_line(self, line: str, block: Block) -> str:
+        words = [self._below_root(word) for word in shlex.split(line, comments=True)]
+        if not words:
+            return ""
+        if words[0] == "segmentlog":
+            ran = run(*words[1:])
+            assert ran.exit_code == block.exit_code, line
+            assert not ran.stderr or ran.exit_code, line
+            return ran.stdout
+        if words[0] == "make":
+            targets = [word for word in words[1:] if "=" not in word]
+            assert targets, line
+            assert set(targets) <= set(TARGETS), line
+        else:
+            assert words[:2] == ["pip", "install"], line
+        return ""
+
+
+def _plain(text: str) -> list[str]:
+    """Take lines without what only aligns them: paths here are longer than on the page."""
+    return [" ".join(line.split()) for line in text.strip().splitlines()]
+
+
+def _check_streaming(page: Page) -> None:
+    """Rows that arrive while the page's queries run are copied, and counted."""
+    queries = [page.names[name] for name in ("query", "totals")]
+    # Both start at the latest offset, which their first micro-batch fixes.
+    for query in queries:
+        query.processAllAvailable()
+    more = page.spark.createDataFrame([("k", "new", 2)], "key string, value string, partition int")
+    more.write.format("segmentlog").mode("append").option("topic", "orders").save(
+        f"{page.root}{DATA}"
+    )
+    for query in queries:
+        query.processAllAvailable()
+    copied = read_arrow(f"{page.root}/data/kafka-logs", subscribe="copy").read_all()
+    assert copied.select(["value", "partition"]).to_pylist() == [{"value": b"new", "partition": 2}]
+    totals = read_arrow(f"{page.root}/data/kafka-logs", subscribe="totals").read_all()
+    assert totals.select(["key", "value"]).to_pylist() == [{"key": b"2", "value": b"1"}]
+
+
+CHECKS: dict[str, Callable[[Page], None]] = {"streaming.md": _check_streaming}
+
+
+@pytest.mark.parametrize("path", pages(), ids=lambda path: path.name)
+def test_every_block_runs_as_typed(spark: SparkSession, tmp_path: Path, path: Path) -> None:
+    page = Page(path.read_text(), tmp_path, spark)
+    try:
+        page.run()
+        CHECKS.get(path.name, lambda page: None)(page)
+    finally:
+        for query in spark.streams.active:
+            query.stop()
+        for view in spark.catalog.listTables():
+            spark.catalog.dropTempView(view.name)
+
+
+def test_checks_are_of_pages_that_are_there() -> None:
+    assert CHECKS.keys() <= {path.name for path in pages()}
+
+
+def test_output_belongs_to_the_block_right_above() -> None:
+    text = "```sh\na\n```\n```text\nb\n```\n\nwords\n\n```text\nc\n```\n"
+    found = [(block.kind, block.text, block.output) for block in blocks(text)]
+    assert found == [("sh", "a\n", "b\n"), ("text", "c\n", None)]

@@ -1,0 +1,100 @@
+"""What the pages list is what there is: errors, conditions, verbs, findings, bounds, links."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from spark_segmentlog import errors
+from spark_segmentlog.cli.main import main as command
+from spark_segmentlog.errors import SegmentLogError
+from spark_segmentlog.log.findings import FindingKind
+from tests.bench.__main__ import GROUPS
+from tests.bench.targets import TARGETS
+from tests.support.pages import CONTRIBUTING, DOCS, README, pages, sections
+from tests.support.project import PROJECT
+
+
+def test_every_class_of_errors_has_its_advice() -> None:
+    classes = {
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, SegmentLogError)
+    }
+    advice = sections((DOCS / "errors.md").read_text(), 3)
+    assert advice.keys() == classes
+    assert all(text.strip() for text in advice.values())
+
+
+def test_conditions_of_data_loss_are_those_of_the_code() -> None:
+    code = "".join(path.read_text() for path in (PROJECT / "spark_segmentlog").rglob("*.py"))
+    page = (DOCS / "errors.md").read_text()
+    pattern = r"\bKAFKA_DATA_LOSS\.[A-Z_]+\b"
+    assert set(re.findall(pattern, page)) == set(re.findall(pattern, code))
+
+
+def test_every_verb_has_its_section() -> None:
+    page = sections((DOCS / "operating.md").read_text(), 3)
+    verbs = {heading.strip("`").split()[0] for heading in page if heading.startswith("`")}
+    assert verbs == command.commands.keys()
+
+
+def test_kinds_of_findings_are_those_of_the_code() -> None:
+    page = (DOCS / "operating.md").read_text()
+    rows = re.findall(r"^\| `([a-z ]+)` \|", page, flags=re.MULTILINE)
+    assert sorted(rows) == sorted(FindingKind)
+
+
+def test_bounds_of_speed_are_those_that_the_benchmarks_hold() -> None:
+    targets = {target.name: target for target in TARGETS}
+    seen = []
+    for _, _, bound, figures in _rows((DOCS / "speed.md").read_text(), "what", 4):
+        for name in re.findall(r"`(\w+)`", figures):
+            target = targets[name]
+            assert float(bound.removeprefix("at least ").split()[0]) == target.bound, name
+            assert bound.startswith("at least ") != target.at_most, name
+            seen.append(name)
+    assert len(set(seen)) == len(seen) > 20
+
+
+def test_groups_of_benchmarks_are_there() -> None:
+    commands = re.findall(r"BENCH_ARGS=\"?([\w -]+)", (DOCS / "speed.md").read_text())
+    assert {name for it in commands for name in it.split() if name[0] != "-"} <= GROUPS.keys()
+
+
+def test_speed_of_the_readme_is_that_of_its_page() -> None:
+    page = {(row[0], row[1]) for row in _rows((DOCS / "speed.md").read_text(), "what", 4)}
+    readme = _rows(README.read_text(), "what", 3)
+    assert readme
+    assert {(what, measured) for what, measured, _ in readme} <= page
+
+
+def _rows(text: str, heading: str, columns: int) -> list[list[str]]:
+    """Give the rows of all tables of so many columns whose first one has this heading."""
+    found = []
+    for table in re.findall(r"((?:^\|.*\|\n)+)", text, flags=re.MULTILINE):
+        rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.split("\n")]
+        if rows[0][0] == heading and len(rows[0]) == columns:
+            found += rows[2:-1]
+    return found
+
+
+def test_links_between_files_lead_somewhere() -> None:
+    for page in pages():
+        for link in re.findall(r"\]\(([^)#:]+)(?:#[\w-]*)?\)", page.read_text()):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    navigation = (PROJECT / "conf" / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    assert sorted(re.findall(r"[\w-]+\.md", navigation)) == sorted(it.name for it in DOCS.glob("*"))
+
+
+def test_pages_say_nothing_twice() -> None:
+    seen: dict[str, Path] = {}
+    for page in (README, CONTRIBUTING, *sorted(DOCS.glob("*.md"))):
+        text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+        text = re.sub(r"^\|.*\n", "", text, flags=re.MULTILINE)
+        prose = re.sub(r"\n(?=[^\n#<-])", " ", text)
+        for sentence in re.findall(r"[A-Z][^.|\n]{60,}\.", prose):
+            assert seen.setdefault(sentence, page) == page, sentence

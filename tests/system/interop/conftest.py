@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import spark_segmentlog
+from tests.support.broker import Broker, running_broker
+from tests.support.kafka_jars import KafkaJars, kafka_jars
+from tests.support.project import PROJECT
+
+
+@pytest.fixture(scope="session")
+def jars() -> KafkaJars:
+    return kafka_jars()
+
+
+@pytest.fixture(scope="module")
+def broker(jars: KafkaJars, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """One running broker a module, with two log directories."""
+    directory: Path = tmp_path_factory.mktemp("broker")
+    with running_broker(directory, jars) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def spark(jars: KafkaJars) -> Iterator[SparkSession]:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = str(PROJECT)
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.jars", ",".join(map(str, jars.connector)))
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .getOrCreate()
+    )
+    spark_segmentlog.register(session)
+    yield session
+    session.stop()

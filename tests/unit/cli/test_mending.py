@@ -1,0 +1,193 @@
+"""``segmentlog verify``, ``recover`` and ``reindex``: they tell, and mend what they are told to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_segmentlog.errors import CommitPendingError
+from spark_segmentlog.log.io import files
+from spark_segmentlog.testing.builder import (
+    LogBuilder,
+    SegmentSpec,
+    offset_index_bytes,
+    time_index_bytes,
+    v2_batch,
+)
+from tests.support.running import NAME, batches, contents, flip, objects, run
+from tests.support.scenarios import make_scenario
+
+
+def three_segments(path: Path) -> list[Path]:
+    log = LogBuilder(path)
+    log.partition("t", 0, [batches(5), batches(5, base_offset=5), batches(5, base_offset=10)])
+    return sorted((path / "t-0").glob("*.log"))
+
+
+# verify
+
+
+@pytest.mark.parametrize("producer", ["kafka-4.3.1", "kafka-2.8.2"])
+def test_nothing_is_wrong_with_what_a_broker_wrote(broker_log, producer):
+    log = broker_log(producer, "clean")
+    ran = run("verify", *log.log_directories, "--deep")
+    assert (ran.exit_code, ran.stdout) == (0, "0 wrong, 0 harmless\n")
+
+
+def test_indexes_of_one_entry_or_of_zeros_are_right(tmp_path: Path) -> None:
+    log = LogBuilder(tmp_path)
+    zeros = bytes(12_000)
+    data = batches(1, base_offset=2076)
+    log.partition("zeros", 0, [SegmentSpec(data, index=zeros, time_index=zeros)])
+    log.partition("single", 0, [SegmentSpec(data, index=bytes(8))])
+    assert objects("verify", tmp_path) == []
+
+
+WRONG = "record batch crc mismatch: stored 0x9164e259, computed 0x2d79b823"
+
+
+def test_bad_bytes_are_told_with_their_place_and_nothing_is_written(tmp_path: Path) -> None:
+    _, second, _ = three_segments(tmp_path)
+    flip(second, 100)
+    before = contents(tmp_path)
+    ran = run("verify", tmp_path)
+    cut = "a broker cuts it there, and deletes every segment behind it"
+    text = f"corrupt batch: {WRONG} (file {second}, position 0, offset 5 is missing); {cut}"
+    assert (ran.exit_code, ran.lines[0]) == (1, text)
+    assert ran.lines[-1].endswith(" wrong, 0 harmless")
+    assert objects("verify", tmp_path, exit_code=1)[0] == {
+        "kind": "corrupt batch",
+        "topic": "t",
+        "partition": 0,
+        "path": str(second),
+        "position": 0,
+        "startOffset": 5,
+        "endOffset": 6,
+        "detail": WRONG,
+        "severity": "loss",
+        "broker": cut,
+        "refusesWrites": True,
+        "isHarmless": False,
+    }
+    assert contents(tmp_path) == before
+
+
+def test_a_missing_index_is_harmless(tmp_path: Path) -> None:
+    LogBuilder(tmp_path).partition("t", 0, [SegmentSpec(batches(1), index=False)])
+    ran = run("verify", tmp_path)
+    assert ran.exit_code == 0
+    path = f"{tmp_path}/t-0/{NAME}.index"
+    assert ran.lines == [
+        (
+            "missing index: no offset index: lookups walk the segment from its start "
+            f"(file {path}) (harmless)"
+        ),
+        "0 wrong, 1 harmless",
+    ]
+
+
+def test_only_the_topics_named_are_verified_and_records_only_if_deep(tmp_path: Path) -> None:
+    log = LogBuilder(tmp_path)
+    log.partition("good", 0, [batches(1)])
+    log.partition("bad", 0, [[v2_batch([b"\x7f\x00"], max_timestamp=-1)]])
+    assert run("verify", tmp_path).exit_code == 0
+    assert run("verify", tmp_path, "--deep").exit_code == 1
+    assert run("verify", tmp_path, "--deep", "--topic", "good").exit_code == 0
+
+
+# recover
+
+
+def test_nothing_is_cut_off_without_apply(tmp_path: Path) -> None:
+    data = batches(3)
+    directory = LogBuilder(tmp_path).partition("t", 0, [SegmentSpec(data, cut_bytes=10)])
+    before = contents(tmp_path)
+    rest = len(data[0]) - 10
+    good = 2 * len(data[0])
+    path = f"{directory}/{NAME}.log"
+    reason = f"torn tail, {rest} bytes of a batch that is cut off"
+    text = f"{rest} bytes from position {good} on ({reason})"
+    ran = run("recover", tmp_path)
+    assert ran.exit_code == 1
+    assert ran.lines[0] == f"cut: not done, {text} (file {path})"
+    assert ran.lines[-1].endswith(" left: --apply does it")
+    assert contents(tmp_path) == before
+    applied = objects("recover", tmp_path, "--apply")
+    assert applied[0] == {
+        "kind": "cut",
+        "topic": "t",
+        "partition": 0,
+        "path": path,
+        "detail": text,
+        "isDone": True,
+    }
+    assert (directory / f"{NAME}.log").read_bytes() == b"".join(data[:2])
+    assert run("recover", tmp_path).lines == ["0 done, 0 left"]
+    assert run("verify", tmp_path).exit_code == 0
+
+
+def test_later_segments_go_only_when_that_is_said(tmp_path: Path) -> None:
+    first, second, third = three_segments(tmp_path)
+    flip(second, len(batches(1)[0]) + 100)
+    before = {path.name: path.read_bytes() for path in (first, second, third)}
+    for arguments in ([], ["--apply"]):
+        ran = run("recover", tmp_path, *arguments)
+        assert ran.exit_code == 1
+        kinds = [line.partition(":")[0] for line in ran.lines[:-1]]
+        assert kinds[:2] == ["cut", "delete segment"]
+        assert ", good batches behind them included" in ran.lines[0]
+        assert {path.name: path.read_bytes() for path in (first, second, third)} == before
+    assert ran.lines[-1].endswith(
+        "2 left: good batches lie behind bad bytes, --delete-later-segments would take them along"
+    )
+    assert run("recover", tmp_path, "--delete-later-segments").exit_code == 2
+    ran = run("recover", tmp_path, "--apply", "--delete-later-segments")
+    assert (ran.exit_code, ran.lines[-1]) == (0, "3 done, 0 left")
+    assert first.read_bytes() == before[first.name]
+    assert second.read_bytes() == batches(1, base_offset=5)[0]
+    assert not third.exists()
+    assert third.with_name(f"{third.name}.deleted").read_bytes() == before[third.name]
+
+
+def test_an_open_commit_is_ended(tmp_path: Path) -> None:
+    scenario = make_scenario(tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "copy_range", lambda *_, **__: (_ for _ in ()).throw(OSError(5, "x")))
+        with pytest.raises(CommitPendingError):
+            scenario.commit()
+    before = scenario.rows()
+    told = objects("recover", *scenario.directories, exit_code=1)
+    assert [(it["kind"], it["isDone"]) for it in told] == [("end commit", False)] * 2
+    assert scenario.rows() == before
+    done = objects("recover", *scenario.directories, "--apply")
+    assert [(it["kind"], it["isDone"]) for it in done] == [("end commit", True)] * 2
+    assert sum(map(len, scenario.rows().values())) > sum(map(len, before.values()))
+    assert "open-commit" not in run("ls", *scenario.directories).stdout
+
+
+# reindex
+
+
+def test_indexes_are_made_anew(tmp_path: Path) -> None:
+    data = batches(40)
+    log = LogBuilder(tmp_path)
+    lies = SegmentSpec(data, index=bytes(7) + b"\x01" + bytes(8), time_index=False)
+    directory = log.partition("t", 0, [lies, batches(2, base_offset=40)])
+    other = log.partition("other", 0, [SegmentSpec(data, index=False)])
+    made = objects("reindex", tmp_path, "--topic", "t")
+    assert [(it["kind"], it["path"], it["isDone"]) for it in made] == [
+        ("rebuild indexes", f"{directory}/{NAME}.log", True),
+        ("rebuild indexes", f"{directory}/00000000000000000040.log", True),
+    ]
+    assert (directory / f"{NAME}.index").read_bytes() == offset_index_bytes(data, 0)
+    assert (directory / f"{NAME}.timeindex").read_bytes() == time_index_bytes(data, 0)
+    assert not (other / f"{NAME}.index").exists()
+    run("reindex", tmp_path, "--index-interval-bytes", "1000")
+    expected = offset_index_bytes(data, 0, interval_bytes=1000)
+    assert (other / f"{NAME}.index").read_bytes() == expected
+
+
+def test_an_empty_log_directory_is_nothing_to_mend(tmp_path: Path) -> None:
+    for verb in (["recover"], ["recover", "--apply"], ["verify"]):
+        assert run(*verb, tmp_path).exit_code == 0

@@ -1,0 +1,160 @@
+"""The local disk and other file systems read alike."""
+
+from __future__ import annotations
+
+import os
+import pickle
+
+import fsspec
+import numpy as np
+import pytest
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+
+from spark_segmentlog import read_arrow
+from spark_segmentlog.errors import LogPathNotFoundError, LogPermissionError
+from spark_segmentlog.log.io.reading import LOCAL, is_zero_from
+from spark_segmentlog.log.io.remote import resolve_storage
+from spark_segmentlog.log.partition.log_manager import LogManager
+from spark_segmentlog.log.partition.partition_log import scan_segments
+from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, SegmentSpec, v2_batch
+from tests.support.reading import batch, column, offsets, scan_options
+
+
+@pytest.fixture
+def remote(tmp_path):
+    """The same folder through pyarrow, which knows nothing of the local paths."""
+    return SubTreeFileSystem(str(tmp_path), LocalFileSystem())
+
+
+@pytest.mark.parametrize("kind", ["local", "remote"])
+def test_reads_at_positions_give_fewer_bytes_only_at_the_end(tmp_path, remote, kind):
+    data = bytes(range(256)) * 40_000
+    (tmp_path / "x").write_bytes(data)
+    storage, path = (LOCAL, str(tmp_path / "x"))
+    if kind == "remote":
+        storage, path = resolve_storage("x", remote)
+    buffer = np.zeros(100_000, np.uint8)
+    with storage.open_input(path) as file:
+        assert file.size() == len(data)
+        for position in (0, 4_194_304 - 10, 5_000_000, 8_388_608, len(data) - 50):
+            assert file.read_at(position, 100) == data[position : position + 100]
+            count = file.pread_into(buffer, position, 100_000)
+            assert bytes(buffer[:count]) == data[position : position + 100_000]
+        assert file.read_at(len(data), 10) == b""
+        assert file.pread_into(buffer, len(data) + 5, 10) == 0
+
+
+def test_a_remote_file_is_fetched_in_blocks_the_next_one_ahead(tmp_path, remote, monkeypatch):
+    (tmp_path / "x").write_bytes(bytes(10_000_000))
+    storage, path = resolve_storage("x", remote)
+    fetched = []
+    with storage.open_input(path) as file:
+        fetch = file._fetch
+        monkeypatch.setattr(file, "_fetch", lambda start: fetched.append(start) or fetch(start))
+        buffer = np.zeros(100_000, np.uint8)
+        for position in range(0, 10_000_000, 100_000):
+            file.pread_into(buffer, position, 100_000)
+    assert sorted(fetched) == [0, 4_194_304, 8_388_608]
+
+
+@pytest.mark.parametrize("kind", ["local", "remote"])
+def test_zeros_to_the_end_are_told_from_data(tmp_path, remote, kind):
+    (tmp_path / "x").write_bytes(b"a" + bytes(3_000_000) + b"b" + bytes(2_000_000))
+    with open(tmp_path / "sparse", "wb") as file:
+        file.truncate(1 << 40 if kind == "local" else 1 << 22)
+    buffer = np.zeros(1 << 20, np.uint8)
+    for name, position, expected in [
+        ("x", 0, False),
+        ("x", 1, False),
+        ("x", 3_000_002, True),
+        ("x", 5_000_002, True),
+        ("sparse", 0, True),
+    ]:
+        storage, path = (LOCAL, str(tmp_path / name))
+        if kind == "remote":
+            storage, path = resolve_storage(name, remote)
+        with storage.open_input(path) as file:
+            assert is_zero_from(file, position, buffer) is expected, (name, position)
+
+
+def test_a_missing_file_is_none_or_file_not_found(tmp_path, remote):
+    for storage, path in [(LOCAL, str(tmp_path / "x")), resolve_storage("x", remote)]:
+        assert storage.read_file(path) is None
+        assert storage.read_start(path, 10) is None
+        assert not storage.exists(path)
+        assert not storage.is_directory(path)
+        with pytest.raises(FileNotFoundError):
+            storage.open_input(path)
+        with pytest.raises(FileNotFoundError):
+            storage.size(path)
+
+
+def test_a_file_that_may_not_be_read_says_so(tmp_path, monkeypatch):
+    def refuse(path, flags):
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(os, "open", refuse)
+    for read in (LOCAL.open_input, LOCAL.read_file, lambda path: LOCAL.read_start(path, 1)):
+        with pytest.raises(LogPermissionError, match=r"no permission to read .*x"):
+            read(str(tmp_path / "x"))
+
+
+def test_a_log_is_read_through_another_file_system(tmp_path, remote):
+    builder = LogBuilder(tmp_path / "logs")
+    builder.partition("t", 0, [[batch(0, 5)], SegmentSpec([batch(5, 5)], tail=bytes(5000))])
+    builder.partition("t", 1, [[batch(0, 2)]])
+    builder.log_start_offsets({("t", 0): 3})
+    manager = LogManager.open("logs", filesystem=remote)
+    logs = list(manager.topic_partitions.values())
+    assert [offsets(log) for log in logs] == [[3, 4, 5, 6, 7, 8, 9], [0, 1]]
+    assert offsets(logs[0], min_ms=1, committed=True) == [3, 4, 5, 6, 7, 8, 9]
+    segment = pickle.loads(pickle.dumps(logs[0].segments[1]))
+    assert column(scan_segments([segment], scan_options(start=6, end=9)), "offset") == [6, 7, 8]
+    (log,) = LogManager.open("logs/t-0/*.log", filesystem=remote).topic_partitions.values()
+    assert offsets(log) == [3, 4, 5, 6, 7, 8, 9]
+    names = LogManager.open("l*/t-*", filesystem=remote).topic_partitions
+    assert [str(name) for name in names] == ["t-0", "t-1"]
+    with pytest.raises(LogPathNotFoundError):
+        LogManager.open("nothing", filesystem=remote)
+
+
+def test_file_uris_are_local_paths(tmp_path):
+    LogBuilder(tmp_path / "logs").partition("t", 0, [[batch(0, 5)]])
+    for uri in (f"file://{tmp_path}/logs", f"file:{tmp_path}/logs", f"{tmp_path}/logs"):
+        assert resolve_storage(uri)[0] is LOCAL
+        (log,) = LogManager.open(uri).topic_partitions.values()
+        assert offsets(log) == [0, 1, 2, 3, 4]
+
+
+def test_a_scheme_that_nothing_knows_is_our_error():
+    with pytest.raises(LogPathNotFoundError, match="no file system is known for its scheme"):
+        LogManager.open("nonsense://bucket/logs")
+
+
+def test_a_local_path_with_a_colon_is_a_path(tmp_path, monkeypatch):
+    LogBuilder(tmp_path / "a1:b").partition("t", 0, [[batch(0)]])
+    monkeypatch.chdir(tmp_path)
+    assert resolve_storage("a1:b") == (LOCAL, "a1:b")
+    assert len(LogManager.open("a1:b").topic_partitions) == 1
+
+
+def test_relative_paths_are_read_from_wherever_the_task_runs(tmp_path, monkeypatch):
+    LogBuilder(tmp_path / "logs").partition("t", 0, [[batch(0, 3)]])
+    monkeypatch.chdir(tmp_path)
+    (log,) = LogManager.open("logs").topic_partitions.values()
+    segments = list(log.segments)
+    monkeypatch.chdir("/")
+    assert os.path.isabs(segments[0].log_path)
+    assert column(scan_segments(segments, scan_options()), "offset") == [0, 1, 2]
+
+
+@pytest.mark.parametrize("path", ["memory://logs", "memory:///logs/t-0", "memory://logs/t-*/*.log"])
+def test_registered_fsspec_schemes_are_read(path, tmp_path):
+    batches = [v2_batch([RecordSpec(value=b"v")] * 3), v2_batch([RecordSpec()], base_offset=3)]
+    LogBuilder(tmp_path).partition("t", 0, [[batch] for batch in batches])
+    memory = fsspec.filesystem("memory")
+    memory.put(str(tmp_path), "/logs", recursive=True)
+    try:
+        assert read_arrow(path).read_all()["offset"].to_pylist() == [0, 1, 2, 3]
+    finally:
+        memory.rm("/logs", recursive=True)

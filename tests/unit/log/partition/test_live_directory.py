@@ -1,0 +1,207 @@
+"""Files that are renamed, merged, deleted or grow while they are read."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from spark_segmentlog import read_arrow
+from spark_segmentlog.errors import DataLossError, SegmentLogError
+from spark_segmentlog.log.findings import FindingKind
+from spark_segmentlog.log.partition.partition_log import LostRange, PartitionLog, scan_segments
+from spark_segmentlog.log.upkeep import verification
+from spark_segmentlog.testing.builder import LogBuilder, SegmentSpec, segment_file_name
+from tests.support.reading import batch, column, offsets, open_one, scan_options
+
+KINDS = (".log", ".index", ".timeindex")
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> PartitionLog:
+    builder = LogBuilder(tmp_path)
+    builder.partition("t", 0, [[batch(base, 5), batch(base + 5, 5)] for base in (0, 10, 20)])
+    builder.clean_shutdown()
+    log = open_one(tmp_path)
+    assert log.log_end_offset == 30
+    return log
+
+
+def _rename(log: PartitionLog, base_offset: int, suffix: str = ".deleted") -> None:
+    for kind in KINDS:
+        path = Path(log.directory, segment_file_name(base_offset, kind))
+        path.rename(f"{path}{suffix}")
+
+
+def _merge(log: PartitionLog, *bases: int) -> None:
+    """Do what a cleaner does: the first segment takes over what the others hold."""
+    directory = Path(log.directory)
+    data = b"".join((directory / segment_file_name(base)).read_bytes() for base in bases)
+    for base in bases:
+        _rename(log, base)
+    (directory / segment_file_name(bases[0])).write_bytes(data)
+
+
+def test_a_segment_that_compaction_merged_is_found_in_the_other(log):
+    segments = list(log.segments_between(0, 30))
+    _merge(log, 0, 10)
+    wanted = scan_options(end=30)
+    assert column(scan_segments(segments, wanted), "offset") == list(range(30))
+    assert column(scan_segments(segments[1:2], scan_options(start=10, end=20)), "offset") == list(
+        range(10, 20)
+    )
+
+
+def test_a_segment_beside_those_that_it_is_split_into_is_whole(log):
+    """As a cleaner leaves them for a moment: the old one is renamed away when all new ones are."""
+    directory = Path(log.directory)
+    merged = b"".join((directory / segment_file_name(base)).read_bytes() for base in (0, 10))
+    for kind in KINDS:
+        path = directory / segment_file_name(10, kind)
+        path.rename(f"{path}.swap")
+    (directory / segment_file_name(0)).write_bytes(merged)
+    for kind in KINDS[1:]:
+        (directory / segment_file_name(0, kind)).unlink()
+    assert offsets(PartitionLog.open(log.directory)) == list(range(30))
+    view = read_arrow(log.directory, view="batches").read_all()
+    assert view["baseOffset"].to_pylist() == list(range(0, 30, 5))
+    kinds = {it.kind for it in verification.verify(log.directory)}
+    assert kinds <= {FindingKind.MISSING_INDEX}
+
+
+def test_a_merge_within_a_scan_repeats_no_row(log):
+    rows = log.scan(options=scan_options(columns=("offset",)), end_offset=30)
+    segments = list(log.segments)
+    scanned = scan_segments(segments, scan_options(end=30, columns=("offset",)))
+    _merge(log, 10, 20)
+    assert column(scanned, "offset") == list(range(30))
+    assert column(rows, "offset") == list(range(30))
+
+
+def test_a_segment_that_became_a_swap_file_is_found(log):
+    segments = list(log.segments)
+    _rename(log, 10, ".swap")
+    assert column(scan_segments(segments, scan_options(end=30)), "offset") == list(range(30))
+
+
+def test_a_segment_that_was_split_since_it_was_listed_is_read_whole(log):
+    segments = list(log.segments)
+    directory = Path(log.directory)
+    (directory / segment_file_name(10)).write_bytes(batch(10, 5))
+    (directory / segment_file_name(15)).write_bytes(batch(15, 5))
+    assert column(scan_segments(segments, scan_options(end=30)), "offset") == list(range(30))
+    assert column(scan_segments(segments[1:2], scan_options(start=10, end=20)), "offset") == list(
+        range(10, 20)
+    )
+
+
+def test_a_segment_that_took_the_next_one_over_is_no_damage(log):
+    """The listing is old, so that the first segment reaches beyond where it was to end."""
+    segments = list(log.segments)
+    _merge(log, 0, 10)
+    rows = column(scan_segments(segments[:1], scan_options(end=10)), "offset")
+    assert rows == list(range(10))
+
+
+def test_renames_without_end_are_an_error_and_no_loss(log, monkeypatch):
+    segments = list(log.segments)
+
+    def gone(segment):
+        raise FileNotFoundError(2, "No such file or directory", segment.log_path)
+
+    monkeypatch.setattr(type(segments[0]), "open_log", gone)
+    with pytest.raises(SegmentLogError, match="offset 0 of t-0 was not found in 100 listings"):
+        column(scan_segments(segments, scan_options(end=30)), "offset")
+
+
+def test_a_segment_that_retention_took_is_data_loss(log):
+    segments = list(log.segments)
+    _rename(log, 0)
+    with pytest.raises(DataLossError, match=r"offset \[3, 10\) of topic partition t-0") as raised:
+        column(scan_segments(segments, scan_options(start=3, end=30)), "offset")
+    assert raised.value.condition == "KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE"
+
+
+def test_loss_that_does_not_fail_is_told_and_the_rest_is_read(log):
+    segments = list(log.segments)
+    _rename(log, 0)
+    lost: list[LostRange] = []
+    wanted = scan_options(start=3, end=30, fail_on_data_loss=False)
+    rows = column(scan_segments(segments, wanted, on_data_loss=lost.append), "offset")
+    assert rows == list(range(10, 30))
+    assert [(it.start_offset, it.end_offset) for it in lost] == [(3, 10)]
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_partition_that_vanished_is_data_loss(log, committed):
+    segments = list(log.segments)
+    shutil.rmtree(log.directory)
+    with pytest.raises(DataLossError, match=r"offset \[3, 30\)"):
+        list(scan_segments(segments, scan_options(start=3, end=30, committed=committed)))
+    lost: list[LostRange] = []
+    wanted = scan_options(start=3, end=30, committed=committed, fail_on_data_loss=False)
+    assert list(scan_segments(segments, wanted, on_data_loss=lost.append)) == []
+    assert [(it.start_offset, it.end_offset) for it in lost] == [(3, 30)]
+
+
+def test_a_hole_of_a_segment_in_the_middle_is_a_gap_like_compactions(log):
+    _rename(log, 10)
+    fresh = open_one(Path(log.directory))
+    assert offsets(fresh) == [*range(10), *range(20, 30)]
+
+
+def test_an_index_that_vanishes_changes_no_row(log):
+    for kind in KINDS[1:]:
+        Path(log.directory, segment_file_name(10, kind)).unlink()
+    assert offsets(log, start=12, min_ms=1) == list(range(12, 30))
+
+
+def test_the_end_is_looked_up_again_when_the_last_segment_was_renamed(tmp_path):
+    builder = LogBuilder(tmp_path)
+    builder.partition("t", 0, [[batch(0, 5)], [batch(5, 5)]])
+    log = open_one(tmp_path)
+    for kind in KINDS:
+        Path(log.directory, segment_file_name(5, kind)).unlink()
+    assert log.log_end_offset == 5
+    assert offsets(log) == [0, 1, 2, 3, 4]
+
+
+def test_lookups_list_again_when_a_segment_is_gone(log):
+    _merge(log, 0, 10)
+    assert log.offset_for_timestamp(1) is not None
+    assert log.read(12, 1).record_batches == batch(10, 5)
+
+
+def test_rows_appended_after_the_end_was_taken_are_not_read(log):
+    with open(log.segments[-1].log_path, "ab") as file:
+        file.write(batch(30, 5))
+    assert offsets(log) == list(range(30))
+    assert offsets(open_one(Path(log.directory))) == list(range(35))
+
+
+def test_a_new_segment_beside_the_listing_is_not_read(log):
+    LogBuilder(Path(log.directory).parent).partition(
+        "t", 0, [SegmentSpec([batch(30, 5)], base_offset=30)]
+    )
+    assert offsets(log) == list(range(30))
+
+
+@pytest.mark.parametrize("grows", [True, False])
+def test_a_cleaner_that_has_come_to_the_end_of_a_log_that_grew_is_no_finding(
+    tmp_path, monkeypatch, grows
+):
+    builder = LogBuilder(tmp_path)
+    directory = builder.partition("t", 0, [[batch(0, 5)]])
+    read_text = verification.read_text
+
+    def read_late(storage, folder, name):
+        if grows and name == verification.CLEANER_OFFSET_CHECKPOINT:
+            with open(directory / segment_file_name(0), "ab") as file:
+                file.write(batch(5, 5))
+        return read_text(storage, folder, name)
+
+    monkeypatch.setattr(verification, "read_text", read_late)
+    builder._offset_checkpoint("cleaner-offset-checkpoint", {("t", 0): 10})
+    found = [it.detail for it in verification.verify(str(tmp_path))]
+    assert found == ([] if grows else ["names offset 10 of a log that ends at 5"])

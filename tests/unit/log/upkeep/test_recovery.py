@@ -1,0 +1,298 @@
+"""Verification finds what is wrong, recovery mends it, and takes nothing away unasked."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spark_segmentlog.errors import CommitPendingError
+from spark_segmentlog.log.io import files
+from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.log.upkeep.recovery import RecoveryAction, RecoveryKind, recover, reindex
+from spark_segmentlog.log.upkeep.verification import FindingKind, verify
+from spark_segmentlog.testing.builder import (
+    LogBuilder,
+    RecordSpec,
+    SegmentSpec,
+    offset_index_bytes,
+    time_index_bytes,
+    v2_batch,
+)
+from tests.support.broker_data import unpack
+from tests.support.scenarios import make_scenario, read_indexes, read_rows
+
+T0 = TopicPartition("t", 0)
+PRODUCERS = ["kafka-4.3.1", "kafka-4.3.1-java-transactions", "kafka-2.8.2"]
+NAME = "00000000000000000000"
+
+
+def batches(count: int, *, base_offset: int = 0, value: bytes = b"v" * 500) -> list[bytes]:
+    return [
+        v2_batch(
+            [RecordSpec(value=value, timestamp_ms=1000 + (offset * 7) % 10)],
+            base_offset=base_offset + offset,
+        )
+        for offset in range(count)
+    ]
+
+
+def offsets(directory: Path) -> list[int]:
+    return [offset for offset, _, _ in read_rows([str(directory)])[T0]]
+
+
+def kinds(directory: Path) -> set[FindingKind]:
+    return {finding.kind for finding in verify(str(directory))}
+
+
+def three_segments(directory: Path) -> list[Path]:
+    log = LogBuilder(directory)
+    log.partition("t", 0, [batches(20), batches(20, base_offset=20), batches(20, base_offset=40)])
+    return sorted((directory / "t-0").glob("*.log"))
+
+
+def flip(path: Path, position: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 0xFF
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    "producer", ["kafka-4.3.1", "kafka-4.3.1-java-transactions", "kafka-2.8.2"]
+)
+@pytest.mark.parametrize("state", ["clean", "crashed"])
+def test_nothing_is_wrong_with_what_brokers_wrote(
+    producer: str, state: str, tmp_path: Path
+) -> None:
+    log = unpack(producer, state, tmp_path)
+    assert [str(finding) for finding in verify(log.log_directories, deep=True)] == []
+
+
+def test_indexes_made_anew_equal_a_brokers(tmp_path: Path) -> None:
+    log = unpack("kafka-4.3.1", "clean", tmp_path)
+    orders = [TopicPartition("orders", partition) for partition in range(3)]
+    interval = 1024
+    before = {
+        path: data
+        for path, data in read_indexes(log.log_directories).items()
+        if Path(path).parent.name.startswith("orders-") and not path.endswith(".txnindex")
+    }
+    reindex(log.log_directories, topic_partitions=orders, index_interval_bytes=interval)
+    after = read_indexes(log.log_directories)
+    assert before
+    assert list(verify(log.log_directories)) == []
+    for path, data in before.items():
+        if path.endswith(".timeindex"):
+            assert after[path][-12:] == data[-12:]
+
+
+def test_well_formed_indexes_that_lie_are_found_and_made_anew(tmp_path: Path) -> None:
+    directory = tmp_path / "log"
+    data = batches(40)
+    size = len(data[0])
+    lies = {
+        "between batches": {"index": (30).to_bytes(4, "big") + (size * 30 + 1).to_bytes(4, "big")},
+        "below the batch": {"index": (29).to_bytes(4, "big") + (size * 30).to_bytes(4, "big")},
+        "no batch ends": {"index": (99).to_bytes(4, "big") + (size * 30).to_bytes(4, "big")},
+        "behind the last batch": {
+            "index": (39).to_bytes(4, "big") + (size * 40).to_bytes(4, "big")
+        },
+        "largest timestamp up to there": {
+            "time_index": (1005).to_bytes(8, "big") + (30).to_bytes(4, "big")
+        },
+        "lies behind": {"time_index": (1009).to_bytes(8, "big") + (90).to_bytes(4, "big")},
+    }
+    for message, files_of_index in lies.items():
+        shutil.rmtree(directory, ignore_errors=True)
+        LogBuilder(directory).partition("t", 0, [SegmentSpec(data, **files_of_index)])  # type: ignore[arg-type]
+        (finding,) = verify(str(directory))
+        assert message in finding.detail
+        assert not finding.is_harmless
+        (action,) = recover(str(directory), index_interval_bytes=4096)
+        assert (action.kind, action.is_done) == (RecoveryKind.REBUILD_INDEXES, True)
+        assert kinds(directory) == set()
+        assert (directory / "t-0" / f"{NAME}.index").read_bytes() == offset_index_bytes(data, 0)
+        assert (directory / "t-0" / f"{NAME}.timeindex").read_bytes() == time_index_bytes(data, 0)
+
+
+def test_an_unsorted_index_a_missing_one_and_one_without_its_end_are_found(tmp_path: Path) -> None:
+    directory = tmp_path / "log"
+    data = batches(40)
+    entries = offset_index_bytes(data, 0)
+    assert len(entries) >= 16
+    swapped = entries[8:16] + entries[:8]
+    for spec, kind in (
+        (SegmentSpec(data, index=swapped), FindingKind.OFFSET_INDEX),
+        (SegmentSpec(data, index=False), FindingKind.MISSING_INDEX),
+        (SegmentSpec(data, time_index=False), FindingKind.MISSING_INDEX),
+        (SegmentSpec(batches(2), final_time_entry=False), FindingKind.TIME_INDEX),
+    ):
+        shutil.rmtree(directory, ignore_errors=True)
+        log = LogBuilder(directory)
+        log.partition("t", 0, [spec])
+        log.clean_shutdown()
+        assert kinds(directory) == {kind}
+        assert [action.kind for action in recover(str(directory), dry_run=True)] == [
+            RecoveryKind.REBUILD_INDEXES
+        ]
+        assert kinds(directory) == {kind}
+        recover(str(directory))
+        assert kinds(directory) == set()
+
+
+def test_zero_padded_indexes_and_older_brokers_entries_are_right(tmp_path: Path) -> None:
+    data = batches(40)
+    size = len(data[0])
+    appended = (14).to_bytes(4, "big") + (size * 10).to_bytes(4, "big")
+    LogBuilder(tmp_path).partition(
+        "t", 0, [SegmentSpec(data, index=appended + bytes(800), index_size_bytes=1200)]
+    )
+    assert kinds(tmp_path) == set()
+
+
+def test_a_time_index_entry_may_name_the_record_or_the_last_of_its_batch(tmp_path: Path) -> None:
+    records = [RecordSpec(value=b"v", timestamp_ms=ms) for ms in (5, 9, 7)]
+    data = [v2_batch(records, codec="lz4"), v2_batch(records[:1], base_offset=3)]
+    for offset, is_right in ((1, True), (2, True), (4, False)):
+        entry = (9).to_bytes(8, "big") + offset.to_bytes(4, "big")
+        LogBuilder(tmp_path).partition("t", 0, [SegmentSpec(data, time_index=entry)])
+        assert kinds(tmp_path) == (set() if is_right else {FindingKind.TIME_INDEX})
+
+
+def test_zeros_of_a_preallocated_segment_are_cut_and_take_nothing_along(tmp_path: Path) -> None:
+    first, second = batches(3), batches(3, base_offset=3)
+    log = LogBuilder(tmp_path)
+    directory = log.partition(
+        "t",
+        0,
+        [SegmentSpec(first, tail=bytes(5000)), SegmentSpec(second, tail=bytes(1 << 20))],
+    )
+    # A broker that recovers would cut the first segment there, and delete the second.
+    assert kinds(tmp_path) == {FindingKind.TORN_SEGMENT}
+    told = recover(str(tmp_path))
+    assert [(it.kind, it.is_done) for it in told] == [(RecoveryKind.CUT, False)] * 2
+    assert offsets(tmp_path) == list(range(6))
+    done = recover(str(tmp_path), truncate=True)
+    assert all(it.is_done for it in done)
+    assert {it.kind for it in done} == {RecoveryKind.CUT, RecoveryKind.REBUILD_INDEXES}
+    logs = [path.read_bytes() for path in sorted(directory.glob("*.log"))]
+    assert logs == [b"".join(first), b"".join(second)]
+    assert offsets(tmp_path) == list(range(6))
+    assert kinds(tmp_path) == set()
+
+
+def test_segments_that_a_cut_takes_along_are_named_before(tmp_path: Path) -> None:
+    first, second, third = three_segments(tmp_path)
+    for bad in (first.read_bytes()[:-10], first.read_bytes() + b"\xff" * 50):
+        first.write_bytes(bad)
+        actions = recover(str(tmp_path), dry_run=True)
+        named = [it.path for it in actions if it.kind is RecoveryKind.DELETE_SEGMENT]
+        assert named == [str(second), str(third)]
+
+
+def test_bad_bytes_are_only_reported_unless_told_otherwise(tmp_path: Path) -> None:
+    first, second, third = three_segments(tmp_path)
+    flip(second, len(second.read_bytes()) // 2)
+    before = [path.read_bytes() for path in (first, second, third)]
+    assert kinds(tmp_path) == {FindingKind.CORRUPT_BATCH}
+    for options in ({}, {"truncate": True}, {"dry_run": True, "delete_later": True}):
+        actions = recover(str(tmp_path), **options)  # type: ignore[arg-type]
+        cut = next(action for action in actions if action.kind is RecoveryKind.CUT)
+        assert not cut.is_done
+        assert "good batches behind them included" in cut.detail
+        assert [path.read_bytes() for path in (first, second, third)] == before
+    actions = recover(str(tmp_path), truncate=True, delete_later=True)
+    assert all(action.is_done for action in actions)
+    assert offsets(tmp_path) == list(range(30))
+    assert not third.exists()
+    assert third.with_name(third.name + ".deleted").exists()
+    assert kinds(tmp_path) == set()
+
+
+@pytest.mark.parametrize("mend", [recover, reindex])
+def test_a_segment_that_keeps_bad_bytes_keeps_its_indexes(
+    tmp_path: Path, mend: Callable[[str], list[RecoveryAction]]
+) -> None:
+    _, second, _ = three_segments(tmp_path)
+    flip(second, len(second.read_bytes()) // 2)
+    indexes = [second.with_suffix(suffix) for suffix in (".index", ".timeindex")]
+    before = [path.read_bytes() for path in indexes]
+    mend(str(tmp_path))
+    assert [path.read_bytes() for path in indexes] == before
+    indexes[0].unlink()
+    actions = [it for it in mend(str(tmp_path)) if it.path == str(second)]
+    rebuilt = next(it for it in actions if it.kind is RecoveryKind.REBUILD_INDEXES)
+    assert not rebuilt.is_done
+    assert "bad bytes are among them" in rebuilt.detail
+    assert not indexes[0].exists()
+
+
+def test_a_compaction_that_was_cut_short_is_ended(tmp_path: Path) -> None:
+    first, _, _ = three_segments(tmp_path)
+    kept = batches(7)
+    first.with_name(first.name + ".swap").write_bytes(b"".join(kept))
+    actions = recover(str(tmp_path))
+    assert actions[0].kind is RecoveryKind.END_COMPACTION
+    assert first.read_bytes() == b"".join(kept)
+    assert not first.with_name(first.name + ".swap").exists()
+    assert kinds(tmp_path) == set()
+
+
+def test_a_torn_tail_is_cut_when_told_to(tmp_path: Path) -> None:
+    first, _, third = three_segments(tmp_path)
+    whole = third.read_bytes()
+    third.write_bytes(whole[:-10])
+    assert FindingKind.TORN_TAIL in kinds(tmp_path)
+    (report, *_) = recover(str(tmp_path))
+    assert (report.kind, report.is_done) == (RecoveryKind.CUT, False)
+    (cut, *_) = recover(str(tmp_path), truncate=True)
+    assert (cut.kind, cut.is_done) == (RecoveryKind.CUT, True)
+    assert offsets(tmp_path) == list(range(59))
+    assert kinds(tmp_path) == set()
+    assert first.exists()
+
+
+def test_a_segment_beyond_31_bits_and_offsets_out_of_order_are_found(tmp_path: Path) -> None:
+    early = RecordSpec(timestamp_ms=1000)
+    far = [v2_batch([early], base_offset=base) for base in (0, 3_000_000_000, 3_000_000_001)]
+    LogBuilder(tmp_path).partition("t", 0, [SegmentSpec(far, index=False, time_index=False)])
+    assert FindingKind.OFFSET_ORDER in kinds(tmp_path)
+    back = [*batches(3, base_offset=5), *batches(1)]
+    LogBuilder(tmp_path / "back").partition("t", 0, [SegmentSpec(back, base_offset=0)])
+    assert kinds(tmp_path / "back") & {FindingKind.OFFSET_ORDER, FindingKind.CORRUPT_BATCH}
+
+
+def test_a_bad_record_in_a_good_batch_is_found_by_a_deep_look(tmp_path: Path) -> None:
+    data = v2_batch([RecordSpec(value=b"v")] * 3, count=5, last_offset_delta=6)
+    LogBuilder(tmp_path).partition("t", 0, [[data]])
+    assert kinds(tmp_path) == set()
+    assert {finding.kind for finding in verify(str(tmp_path), deep=True)} == {
+        FindingKind.CORRUPT_BATCH
+    }
+
+
+def test_an_open_commit_is_found_and_ended(tmp_path: Path) -> None:
+    scenario = make_scenario(tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "copy_range", lambda *_, **__: (_ for _ in ()).throw(OSError(5, "x")))
+        with pytest.raises(CommitPendingError):
+            scenario.commit()
+    before = scenario.rows()
+    found = {finding.kind for finding in verify(scenario.directories)}
+    assert {FindingKind.OPEN_COMMIT, FindingKind.STAGED_FILE} <= found
+    planned = recover(scenario.directories[1:], dry_run=True)
+    assert [(action.kind, action.is_done) for action in planned] == [
+        (RecoveryKind.END_COMMIT, False)
+    ]
+    assert scenario.rows() == before
+    ended = recover(scenario.directories[1:])
+    assert {action.kind for action in ended} == {RecoveryKind.END_COMMIT}
+    assert scenario.rows() != before
+    assert list(verify(scenario.directories)) == []
+
+
+def test_an_empty_log_directory_has_nothing_to_recover(tmp_path: Path) -> None:
+    assert recover(str(tmp_path)) == []
+    assert list(verify(str(tmp_path))) == []

@@ -1,0 +1,244 @@
+"""Kernels against their plain twins on every bit flip and every cut of small segments."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from spark_segmentlog.errors import CorruptRecordError, MalformedTimestampError
+from spark_segmentlog.record import jit
+from spark_segmentlog.testing.builder import (
+    RecordSpec,
+    control_batch,
+    legacy_message_set,
+    v2_batch,
+)
+from tests.support.decoding import (
+    as_array,
+    decoder,
+    outcomes_of_decoder,
+    outcomes_of_twin,
+    scan,
+)
+
+RECORDS = [
+    RecordSpec(key=b"k", value=b"vv", timestamp_ms=1000, headers=[("h", b"x"), ("n", None)]),
+    RecordSpec(key=None, value=b"", timestamp_ms=990),
+]
+PLAIN = [RecordSpec(key=b"k", value=b"vv"), RecordSpec(key=None, value=b"")]
+
+
+def small_segments() -> dict[str, bytes]:
+    segments = {
+        f"v2-{codec}": v2_batch(RECORDS, base_offset=5, codec=codec)
+        + v2_batch(RECORDS[1:], base_offset=7)
+        for codec in ("none", "gzip", "snappy", "snappy-raw", "lz4", "zstd")
+    }
+    for magic, codecs in (
+        (0, ("none", "snappy", "lz4-legacy-checksum")),
+        (1, ("none", "gzip", "lz4")),
+    ):
+        for codec in codecs:
+            segments[f"v{magic}-{codec}"] = legacy_message_set(
+                magic, PLAIN, base_offset=5, codec=codec
+            )
+    segments["control"] = control_batch(0, base_offset=1, producer_id=3)
+    return segments
+
+
+SEGMENTS = small_segments()
+
+
+def flips(data: bytes) -> Iterator[bytes]:
+    for index in range(len(data)):
+        for bit in range(8):
+            changed = bytearray(data)
+            changed[index] ^= 1 << bit
+            yield bytes(changed)
+
+
+@pytest.mark.parametrize("name", SEGMENTS)
+@pytest.mark.parametrize("check_crcs", [True, False])
+def test_every_bit_flip_is_read_alike(name: str, check_crcs: bool) -> None:
+    for changed in flips(SEGMENTS[name]):
+        found = list(outcomes_of_decoder(changed, check_crcs=check_crcs))
+        assert found == list(outcomes_of_twin(changed, check_crcs=check_crcs)), changed.hex()
+
+
+@pytest.mark.parametrize("name", SEGMENTS)
+def test_every_cut_ends_before_the_entry_that_is_cut(name: str) -> None:
+    data = SEGMENTS[name]
+    whole = scan(data)
+    ends = (whole.position + whole.size_bytes).tolist()
+    for size in range(len(data)):
+        table = scan(data[:size])
+        assert len(table) == sum(end <= size for end in ends)
+        array = as_array(data[:size])
+        reader = decoder()
+        assert list(reader.decode(array, table, file_position=0)) == []
+
+
+@pytest.mark.parametrize("name", ["v2-none", "v2-zstd", "v1-gzip"])
+def test_every_changed_byte_of_records_with_a_good_checksum_is_read_alike(name: str) -> None:
+    """A flip that the checksum hides: the way to the record parser for hostile bytes."""
+    data = SEGMENTS[name]
+    for index in range(len(data)):
+        for value in (0, 1, 0x7F, 0x80, 0xFF):
+            changed = bytearray(data)
+            changed[index] = value
+            found = list(outcomes_of_decoder(bytes(changed), check_crcs=False))
+            assert found == list(outcomes_of_twin(bytes(changed), check_crcs=False))
+
+
+def test_every_error_is_ours() -> None:
+    for data in SEGMENTS.values():
+        for changed in flips(data[:90]):
+            table = scan(changed)
+            with contextlib.suppress(CorruptRecordError, MalformedTimestampError):
+                list(decoder(check_crcs=False).decode(as_array(changed), table, file_position=0))
+
+
+# The cache of compiled kernels
+
+_PROBE = """
+import numpy as np
+from spark_segmentlog.record.kernels import decode as kernels
+data = np.arange(100, dtype=np.uint8)
+assert kernels.crc32c_of(data, 0, 9) == kernels.crc_by_tables(
+    data, 0, 9, kernels._CRC32C_TABLES
+)
+print(sum(kernels.crc32c_of.stats.cache_hits.values()))
+"""
+
+
+def _run(
+    program: str, tmp_path: Path, environment: dict[str, str], package: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    root = package or Path(jit.__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": str(root), "PATH": "/usr/bin:/bin", **environment},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def _probe(tmp_path: Path, environment: dict[str, str], package: Path | None = None) -> str:
+    return _run(_PROBE, tmp_path, environment, package).stdout.strip()
+
+
+def test_second_process_takes_kernels_from_the_cache(tmp_path: Path) -> None:
+    environment = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "HOME": str(tmp_path)}
+    assert _probe(tmp_path, environment) == "0"
+    assert _probe(tmp_path, environment) == "1"
+
+
+def test_damaged_cache_means_a_compilation(tmp_path: Path) -> None:
+    environment = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "HOME": str(tmp_path)}
+    _probe(tmp_path, environment)
+    damaged = list((tmp_path / "cache").rglob("*.nb*"))
+    assert damaged
+    for path in damaged:
+        path.write_bytes(path.read_bytes()[:20])
+    assert _probe(tmp_path, environment) == "0"
+
+
+_TWO_SIGNATURES = """
+import numpy as np
+from spark_segmentlog.record.jit import kernel
+
+@kernel
+def first_of(values):
+    return values[0]
+
+print(first_of(np.full(8, 7, np.uint8)), first_of(np.full(8, 9, np.int64)))
+"""
+
+
+def test_code_that_the_cache_holds_under_other_arguments_is_not_run(tmp_path: Path) -> None:
+    environment = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "HOME": str(tmp_path)}
+    program = tmp_path / "program.py"
+    program.write_text(_TWO_SIGNATURES)
+    run_it = f"import runpy; runpy.run_path({str(program)!r})"
+    assert _run(run_it, tmp_path, environment).stdout == "7 9\n"
+    one, other = sorted((tmp_path / "cache").rglob("*first_of*.nbc"))
+    bytes_of_one = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(bytes_of_one)
+    assert _run(run_it, tmp_path, environment).stdout == "7 9\n"
+
+
+def _blocked_install(tmp_path: Path, *, zipped: bool) -> tuple[Path, dict[str, str]]:
+    """Install the package where neither it nor the home takes a file, from root neither."""
+    source, blocked = Path(jit.__file__).parents[1], tmp_path / "blocked"
+    blocked.write_text("a file where a folder is wanted")
+    root = tmp_path / ("library.zip" if zipped else "library")
+    if zipped:
+        with zipfile.ZipFile(root, "w") as writer:
+            for path in sorted(source.rglob("*.py")):
+                writer.write(path, path.relative_to(source.parent))
+    else:
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(source, root / source.name, ignore=ignored)
+        for folder in [path.parent for path in root.rglob("__init__.py")]:
+            (folder / "__pycache__").write_text("a file where a folder is wanted")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    places = {"HOME": blocked, "XDG_CACHE_HOME": blocked, "TMPDIR": temporary}
+    return root, {name: str(path) for name, path in places.items()}
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_where_home_and_install_take_no_file_kernels_are_kept_among_the_temporary_files(
+    tmp_path: Path, zipped: bool
+) -> None:
+    root, environment = _blocked_install(tmp_path, zipped=zipped)
+    folder = tmp_path / "temporary" / f"segmentlog-kernels-{os.geteuid()}"
+    first, second = (_run(_PROBE, tmp_path, environment, root) for _ in range(2))
+    assert (first.stdout, second.stdout) == ("0\n", "1\n")
+    assert len(first.stderr.splitlines()) == 1
+    assert first.stderr.startswith(f"compiled kernels are kept in {folder}: ")
+    assert second.stderr == ""
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def _make_file(path: Path) -> None:
+    path.write_text("a file where a folder is wanted")
+
+
+def _make_open_to_others(path: Path) -> None:
+    path.mkdir()
+    path.chmod(0o777)
+
+
+def _make_link(path: Path) -> None:
+    target = path.parent / "target"
+    target.mkdir(mode=0o700)
+    path.symlink_to(target)
+
+
+@pytest.mark.parametrize("make", [_make_file, _make_open_to_others, _make_link])
+def test_no_code_is_loaded_from_a_temporary_folder_that_is_not_the_users_own(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    root, environment = _blocked_install(tmp_path, zipped=False)
+    make(tmp_path / "temporary" / f"segmentlog-kernels-{os.geteuid()}")
+    for _ in range(2):
+        done = _run(_PROBE, tmp_path, environment, root)
+        assert done.stdout == "0\n"
+        assert len(done.stderr.splitlines()) == 1
+        assert done.stderr.startswith("kernels are compiled in every process, for seconds each: ")
+    assert not [path for path in tmp_path.rglob("*.nb*") if path.is_file()]

@@ -1,0 +1,447 @@
+"""Columns to record batches: sizes, timestamps, codecs, and every row that cannot be written."""
+
+from __future__ import annotations
+
+import datetime
+import pickle
+import struct
+from collections.abc import Sequence
+
+import cramjam
+import crc32c
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark_segmentlog.errors import (
+    InvalidRowError,
+    OptionValueError,
+    RecordTooLargeError,
+    SchemaError,
+)
+from spark_segmentlog.record.kernels import encode as encode_kernels
+from spark_segmentlog.record.plain.encode import encode_plainly
+from spark_segmentlog.record.write.encoder import (
+    DEFAULT_BATCH_SIZE_BYTES,
+    EncodedBatches,
+    RecordBatchEncoder,
+    assign_offsets,
+)
+from spark_segmentlog.testing.builder import DEFAULT_TIMESTAMP_MS, RecordSpec
+from tests.support.encoding import (
+    HEADERS_TYPE,
+    arrow_batch,
+    expected_rows,
+    plain_records,
+    read_by_aiokafka,
+    read_by_decoder,
+)
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+T = DEFAULT_TIMESTAMP_MS
+
+
+def values(*data: bytes | None) -> pa.RecordBatch:
+    return pa.record_batch({"value": pa.array(data, pa.binary())})
+
+
+def noise(size: int) -> bytes:
+    """Bytes that do not compress, always the same."""
+    return np.random.default_rng(20).integers(0, 256, size, np.uint8).tobytes()
+
+
+def payload(encoded: EncodedBatches, batch: int = 0) -> bytes:
+    start = int(encoded.positions[batch])
+    return encoded.buffer[start + 61 : start + int(encoded.sizes_bytes[batch])].tobytes()
+
+
+# Records
+
+
+def test_null_and_empty_keys_and_values_stay_apart() -> None:
+    kinds = (None, b"", b"x")
+    records = [RecordSpec(key=key, value=value) for key in kinds for value in kinds]
+    for codec in CODECS:
+        encoded = RecordBatchEncoder(compression=codec).encode(arrow_batch(records))
+        assert read_by_decoder(encoded) == expected_rows(records)
+
+
+def test_null_header_values_stay_null_and_no_headers_stay_none() -> None:
+    records = [
+        RecordSpec(value=b"a", headers=[("trace-id", None), ("x", b""), ("x", b"1")]),
+        RecordSpec(value=b"b"),
+        RecordSpec(value=b"c", headers=[("", b"empty name")]),
+    ]
+    encoded = RecordBatchEncoder().encode(arrow_batch(records))
+    assert read_by_decoder(encoded) == read_by_aiokafka(encoded.buffer.tobytes())
+    assert read_by_decoder(encoded) == expected_rows(records)
+
+
+def test_a_record_alone_has_the_bytes_of_the_format() -> None:
+    batch = arrow_batch([RecordSpec(key=b"k", value=None, headers=[("h", b"v")])])
+    encoded = RecordBatchEncoder().encode(batch, base_offset=3)
+    assert payload(encoded) == bytes.fromhex("16" + "000000026b010202680276")
+    data = encoded.buffer.tobytes()
+    assert struct.unpack_from(">qiib", data) == (3, len(data) - 12, 0, 2)
+    assert struct.unpack_from(">I", data, 17) == (crc32c.crc32c(data[21:]),)
+    assert struct.unpack_from(">hiqqqhii", data, 21) == (0, 0, T, T, -1, -1, -1, 1)
+
+
+def test_no_rows_make_no_batches() -> None:
+    for codec in CODECS:
+        encoded = RecordBatchEncoder(compression=codec).encode(arrow_batch([]))
+        assert len(encoded) == 0
+        assert len(encoded.buffer) == 0
+
+
+def test_missing_key_column_is_null_keys() -> None:
+    encoded = RecordBatchEncoder().encode(values(b"a", None))
+    assert [row[2:4] for row in read_by_decoder(encoded)] == [(None, b"a"), (None, None)]
+
+
+def test_offsets_are_dense_over_all_batches() -> None:
+    records = [RecordSpec(value=b"x" * (place % 90)) for place in range(300)]
+    encoded = RecordBatchEncoder(batch_size_bytes=512).encode(arrow_batch(records), base_offset=7)
+    assert len(encoded) > 20
+    assert encoded.base_offsets[0] == 7
+    assert encoded.base_offsets[1:].tolist() == (encoded.last_offsets[:-1] + 1).tolist()
+    assert encoded.last_offsets[-1] == 306
+    assert read_by_decoder(encoded) == expected_rows(records, 7)
+
+
+# Sizes
+
+
+def test_no_batch_of_several_records_is_above_the_target() -> None:
+    records = [RecordSpec(value=b"x" * size) for size in range(0, 700, 3)]
+    encoded = RecordBatchEncoder(batch_size_bytes=600).encode(arrow_batch(records))
+    several = encoded.record_counts > 1
+    assert encoded.sizes_bytes[several].max() <= 600
+    assert encoded.sizes_bytes[~several].max() > 600
+    plain = encode_plainly(plain_records(records), batch_limit=600, record_limit=1 << 20)
+    assert encoded.buffer.tobytes() == plain
+
+
+def test_default_batch_size_holds_hundreds_of_usual_records() -> None:
+    records = [RecordSpec(key=b"k" * 16, value=b"v" * 100)] * 4000
+    encoded = RecordBatchEncoder().encode(arrow_batch(records))
+    assert encoded.sizes_bytes.max() <= DEFAULT_BATCH_SIZE_BYTES == 131072
+    assert encoded.record_counts.max() > 900
+
+
+def test_batch_ends_before_it_exceeds_max_message_bytes() -> None:
+    records = [RecordSpec(value=noise(100))] * 50
+    for codec in CODECS:
+        encoder = RecordBatchEncoder(compression=codec, max_message_bytes=2500)
+        encoded = encoder.encode(arrow_batch(records))
+        assert encoded.sizes_bytes.max() <= 2500
+        assert read_by_decoder(encoded) == expected_rows(records)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_bytes_that_do_not_compress_never_push_a_batch_above_the_limit(codec: str) -> None:
+    for limit in (300, 1000, 5000, 40_000, 300_000):
+        records = [RecordSpec(value=noise(130))] * (limit // 100)
+        encoder = RecordBatchEncoder(
+            compression=codec, max_message_bytes=limit, batch_size_bytes=1 << 30
+        )
+        assert encoder.encode(arrow_batch(records)).sizes_bytes.max() <= limit
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_record_too_large_names_its_row(codec: str) -> None:
+    batch = values(b"small", noise(3000), b"small")
+    encoder = RecordBatchEncoder(compression=codec, max_message_bytes=2000)
+    with pytest.raises(RecordTooLargeError, match=r"row 41: .*max\.message\.bytes is 2000") as info:
+        encoder.encode(batch, first_row=40)
+    assert str(pickle.loads(pickle.dumps(info.value))) == str(info.value)
+
+
+def test_size_at_the_limit_is_taken_and_one_byte_more_is_refused() -> None:
+    size = len(RecordBatchEncoder().encode(values(b"x" * 1000)).buffer)
+    RecordBatchEncoder(max_message_bytes=size).encode(values(b"x" * 1000))
+    with pytest.raises(RecordTooLargeError, match=f"of {size} bytes"):
+        RecordBatchEncoder(max_message_bytes=size - 1).encode(values(b"x" * 1000))
+
+
+def test_record_that_compresses_below_the_limit_is_taken() -> None:
+    for codec in CODECS[1:]:
+        encoder = RecordBatchEncoder(compression=codec, max_message_bytes=20_000)
+        encoded = encoder.encode(values(bytes(200_000)))
+        assert encoded.sizes_bytes.tolist() == [len(encoded.buffer)]
+        assert read_by_decoder(encoded)[0][3] == bytes(200_000)
+
+
+@pytest.mark.parametrize("name", ["batch_size_bytes", "max_message_bytes"])
+@pytest.mark.parametrize("size", [0, -1, 2**31])
+def test_sizes_outside_of_32_bits_are_refused(name: str, size: int) -> None:
+    with pytest.raises(OptionValueError, match=f"is {size}, allowed are 1 to 2147483647"):
+        RecordBatchEncoder(**{name: size})  # type: ignore[arg-type]
+
+
+# Timestamps
+
+
+def test_negative_deltas_and_the_real_maximum() -> None:
+    records = [RecordSpec(timestamp_ms=t, value=b"") for t in (T, T - 60_000, T + 1, T + 1)]
+    encoded = RecordBatchEncoder().encode(arrow_batch(records), base_offset=10)
+    assert encoded.max_timestamps.tolist() == [T + 1]
+    assert encoded.max_timestamp_offsets.tolist() == [12]
+    assert struct.unpack_from(">qq", encoded.buffer, 27) == (T, T + 1)
+    assert [row[1] for row in read_by_decoder(encoded)] == [T, T - 60_000, T + 1, T + 1]
+
+
+def test_log_append_time_stamps_every_record() -> None:
+    records = [RecordSpec(timestamp_ms=t, value=b"") for t in (T, 5, -1)]
+    encoder = RecordBatchEncoder(log_append_time=True, compression="lz4")
+    encoded = encoder.encode(arrow_batch(records), append_time_ms=777, base_offset=4)
+    assert struct.unpack_from(">h", encoded.buffer, 21) == (0x08 | 3,)
+    assert encoded.max_timestamps.tolist() == [777]
+    assert encoded.max_timestamp_offsets.tolist() == [4]
+    assert [row[1] for row in read_by_decoder(encoded)] == [777] * 3
+
+
+def test_rows_without_a_timestamp_get_the_append_time() -> None:
+    encoder = RecordBatchEncoder()
+    assert read_by_decoder(encoder.encode(values(b"a"), append_time_ms=99))[0][1] == 99
+    batch = values(b"a", b"b").append_column("timestamp", pa.array([5, None], pa.int64()))
+    rows = read_by_decoder(encoder.encode(batch, append_time_ms=99))
+    assert [row[1] for row in rows] == [5, 99]
+
+
+def test_append_time_is_now_where_not_given() -> None:
+    before = datetime.datetime.now(datetime.UTC).timestamp()
+    stamped = read_by_decoder(RecordBatchEncoder().encode(values(b"a")))[0][1]
+    assert int(before * 1000) <= stamped < int(before * 1000) + 600_000
+
+
+@pytest.mark.parametrize(
+    ("unit", "ticks", "milliseconds"),
+    [("s", 2, 2000), ("ms", 7, 7), ("us", 1_999, 1), ("us", -1, -1), ("ns", -1, -1)],
+)
+def test_arrow_timestamps_are_rounded_down(unit: str, ticks: int, milliseconds: int) -> None:
+    column = pa.array([ticks], pa.int64()).cast(pa.timestamp(unit, "UTC"))
+    batch = values(b"a").append_column("timestamp", column)
+    assert read_by_decoder(RecordBatchEncoder().encode(batch))[0][1] == milliseconds
+
+
+# Codecs
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_large_values_are_read_by_independent_readers(codec: str) -> None:
+    records = [
+        RecordSpec(value=b'{"name": "value"} ' * 17_000),
+        RecordSpec(value=noise(200_000)),
+        RecordSpec(value=b""),
+    ]
+    encoded = RecordBatchEncoder(compression=codec).encode(arrow_batch(records))
+    assert read_by_aiokafka(encoded.buffer.tobytes()) == expected_rows(records)
+    assert read_by_decoder(encoded) == expected_rows(records)
+
+
+def test_lz4_frame_has_independent_blocks_of_64_kib() -> None:
+    value = b'{"name": "value"} ' * 17_000 + noise(100_000)
+    encoded = RecordBatchEncoder(compression="lz4").encode(values(value))
+    frame = payload(encoded)
+    assert frame[:7] == bytes.fromhex("04224d18604082")
+    position, plain, stored = 7, b"", 0
+    while word := struct.unpack_from("<I", frame, position)[0]:
+        block = frame[position + 4 : position + 4 + (word & 0x7FFFFFFF)]
+        position += 4 + len(block)
+        stored += word >> 31
+        # Each block decodes alone.
+        plain += (
+            block
+            if word >> 31
+            else bytes(cramjam.lz4.decompress_block(block, output_len=64 * 1024))
+        )
+    assert position + 4 == len(frame)
+    assert value in plain
+    assert stored > 0
+    assert bytes(cramjam.lz4.decompress(frame)) == plain
+
+
+def test_snappy_is_framed_in_blocks_of_32_kib() -> None:
+    value = b'{"name": "value"} ' * 17_000
+    encoded = RecordBatchEncoder(compression="snappy").encode(values(value))
+    frame = payload(encoded)
+    assert frame[:16] == b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
+    position, sizes = 16, []
+    while position < len(frame):
+        (length,) = struct.unpack_from(">i", frame, position)
+        block = frame[position + 4 : position + 4 + length]
+        sizes.append(cramjam.snappy.decompress_raw_len(block))
+        position += 4 + length
+    assert len(sizes) == 10
+    assert set(sizes[:-1]) == {32 * 1024}
+
+
+@pytest.mark.parametrize(
+    ("codec", "levels"),
+    [("gzip", [1, 9]), ("lz4", [1, 17]), ("zstd", [-7, 19])],
+)
+def test_higher_levels_compress_more(codec: str, levels: Sequence[int]) -> None:
+    lines = [f'{{"id": {n}, "square": {n * n}, "name": "n{n % 97}"}}'.encode() for n in range(3000)]
+    batch = values(*lines)
+    sizes = []
+    for level in levels:
+        encoded = RecordBatchEncoder(compression=codec, level=level).encode(batch)
+        assert [row[3] for row in read_by_decoder(encoded)] == lines
+        sizes.append(len(encoded.buffer))
+    assert sizes[1] < sizes[0]
+
+
+@pytest.mark.parametrize(
+    ("codec", "level", "text"),
+    [
+        ("gzip", 10, r"compression\.gzip\.level is 10, allowed are 1 to 9"),
+        ("lz4", 0, r"compression\.lz4\.level is 0, allowed are 1 to 17"),
+        ("zstd", 23, r"compression\.zstd\.level is 23, allowed are -131072 to 22"),
+        ("snappy", 1, "snappy has no levels"),
+        ("brotli", None, "'brotli', allowed are none, gzip, snappy, lz4, zstd"),
+    ],
+)
+def test_unknown_codecs_and_levels_are_refused(codec: str, level: int | None, text: str) -> None:
+    with pytest.raises(OptionValueError, match=text):
+        RecordBatchEncoder(compression=codec, level=level)
+
+
+# Rows and columns that cannot be written
+
+
+def headers_of(*rows: list[tuple[str | None, bytes | None]] | None) -> pa.RecordBatch:
+    return values(*[b"v"] * len(rows)).append_column("headers", pa.array(rows, HEADERS_TYPE))
+
+
+def test_null_header_key_names_row_and_header() -> None:
+    batch = headers_of([("a", b"")], None, [("a", b""), (None, b"x")])
+    with pytest.raises(InvalidRowError, match="column headers, row 12: the key of header 1 is nu"):
+        RecordBatchEncoder().encode(batch, first_row=10)
+
+
+def test_null_header_key_outside_of_the_slice_does_not_matter() -> None:
+    batch = headers_of([(None, b"")], [("a", b"1")], [(None, b"")])
+    encoded = RecordBatchEncoder().encode(batch.slice(1, 1))
+    assert read_by_decoder(encoded)[0][4] == [("a", b"1")]
+
+
+def test_null_header_struct_is_a_header_without_key() -> None:
+    with pytest.raises(InvalidRowError, match="row 0: the key of header 0 is null"):
+        RecordBatchEncoder().encode(headers_of([None]))  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "text"),
+    [
+        ("value", pa.array([1]), "column value is int64, allowed are STRING and BINARY"),
+        ("key", pa.array([1.5]), "column key is double, allowed are STRING and BINARY"),
+        ("timestamp", pa.array(["x"]), "column timestamp is string, allowed is TIMESTAMP"),
+        ("headers", pa.array([["x"]]), "column headers is list<.*ARRAY<STRUCT<key STRING"),
+    ],
+)
+def test_columns_of_another_type_are_refused(name: str, column: pa.Array, text: str) -> None:
+    columns = {"value": pa.array([b"v"]), name: column}
+    with pytest.raises(SchemaError, match=text):
+        RecordBatchEncoder().encode(pa.record_batch(columns))
+
+
+@pytest.mark.parametrize(
+    "data_type",
+    [
+        pa.binary(),
+        pa.string(),
+        pa.large_binary(),
+        pa.large_string(),
+        pa.binary_view(),
+        pa.string_view(),
+        pa.dictionary(pa.int8(), pa.string()),
+    ],
+)
+def test_every_kind_of_text_and_bytes_is_taken(data_type: pa.DataType) -> None:
+    expected = ["a", None, "", "schl\u00fcssel"]
+    column = pa.array([None, *expected, "z"], pa.string()).cast(data_type)
+    batch = pa.record_batch({"key": column, "value": column}).slice(1, 4)
+    rows = read_by_decoder(RecordBatchEncoder().encode(batch))
+    encoded = [None if text is None else text.encode() for text in expected]
+    assert [row[2] for row in rows] == [row[3] for row in rows] == encoded
+
+
+def test_fixed_size_and_null_columns_are_taken() -> None:
+    batch = pa.record_batch(
+        {"key": pa.array([b"ab", None], pa.binary(2)), "value": pa.nulls(2), "headers": pa.nulls(2)}
+    )
+    rows = read_by_decoder(RecordBatchEncoder().encode(batch))
+    assert [row[2:] for row in rows] == [(b"ab", None, []), (None, None, [])]
+
+
+def test_headers_of_large_types_and_slices() -> None:
+    records = [
+        RecordSpec(value=b"a", headers=[("n", bytes([place]))] * (place % 3)) for place in range(9)
+    ]
+    batch = arrow_batch(records)
+    large = pa.large_list(pa.struct([("key", pa.large_string()), ("value", pa.large_binary())]))
+    at = batch.schema.names.index("headers")
+    batch = batch.set_column(at, "headers", batch.column(at).cast(large))
+    encoded = RecordBatchEncoder().encode(batch.slice(3, 5))
+    assert read_by_decoder(encoded) == expected_rows(records[3:8])
+
+
+# Offsets
+
+
+def test_assigned_offsets_leave_the_crc_valid() -> None:
+    records = [RecordSpec(value=b"x" * 50)] * 100
+    encoder = RecordBatchEncoder(batch_size_bytes=1000, compression="zstd")
+    encoded = encoder.encode(arrow_batch(records))
+    assign_offsets(encoded.buffer, encoded.positions, base_offset=2**40, leader_epoch=7)
+    assert read_by_aiokafka(encoded.buffer.tobytes()) == expected_rows(records, 2**40)
+    for position in encoded.positions:
+        assert struct.unpack_from(">i", encoded.buffer, position + 12) == (7,)
+
+
+def test_row_numbers_in_group_errors_are_those_of_the_arrow_batch() -> None:
+    batch = values(b"a", noise(500), b"b")
+    encoder = RecordBatchEncoder(max_message_bytes=400)
+    with pytest.raises(RecordTooLargeError, match="row 1:"):
+        encoder.encode_groups(batch, np.array([2, 1, 0]), np.array([1, 3]))
+
+
+def test_kernels_are_compiled_once_whatever_comes() -> None:
+    plain = arrow_batch([RecordSpec(key=b"k", value=b"v", headers=[("h", b"")])])
+    read_only = np.array([0])
+    read_only.flags.writeable = False
+    for batch in (plain, values(b"a"), values(None), plain.slice(0, 0), arrow_batch([])):
+        for codec in ("none", "lz4"):
+            RecordBatchEncoder(compression=codec).encode(batch)
+    RecordBatchEncoder(log_append_time=True).encode_groups(plain, read_only, np.array([1]))
+    for kernel in (
+        encode_kernels.plan_batches,
+        encode_kernels.write_records,
+        encode_kernels.write_batch_headers,
+        encode_kernels.header_section_sizes,
+    ):
+        assert len(kernel.signatures) == 1  # type: ignore[attr-defined]
+
+
+def test_a_timestamp_before_1970_is_refused_with_its_row_and_none_is_kept() -> None:
+    rows = arrow_batch([RecordSpec(timestamp_ms=t, value=b"") for t in (0, -1, -2)])
+    with pytest.raises(InvalidRowError, match=r"column timestamp, row 42: -2 ms is before 1970"):
+        RecordBatchEncoder().encode(rows, first_row=40)
+    kept = RecordBatchEncoder().encode(rows.slice(0, 2))
+    assert [row[1] for row in read_by_decoder(kept)] == [0, -1]
+    RecordBatchEncoder(log_append_time=True).encode(rows)
+
+
+@pytest.mark.parametrize(
+    ("ticks", "unit"),
+    [(253_402_300_800_000, None), (2**63 - 1, None), (2**61 + 1, "s"), (-(2**61), "s")],
+)
+def test_a_timestamp_that_no_reader_takes_is_refused(ticks: int, unit: str | None) -> None:
+    last = 253_402_300_799_999
+    column = pa.array([ticks], pa.int64())
+    column = column if unit is None else column.cast(pa.timestamp(unit))
+    with pytest.raises(InvalidRowError, match=f"row 0: .*allowed are 0 to {last}, and -1 for no"):
+        RecordBatchEncoder().encode(values(b"a").append_column("timestamp", column))
+    kept = values(b"a").append_column("timestamp", pa.array([last], pa.int64()))
+    assert read_by_decoder(RecordBatchEncoder().encode(kept))[0][1] == last

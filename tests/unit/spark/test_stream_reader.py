@@ -1,0 +1,859 @@
+"""The stream reader, asked in the order in which Spark asks it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+)
+
+from spark_segmentlog.errors import (
+    CrcMismatchError,
+    DataLossError,
+    OptionValueError,
+    UnknownTopicOrPartitionError,
+)
+from spark_segmentlog.testing.builder import (
+    ABORT,
+    COMMIT,
+    RecordSpec,
+    SegmentSpec,
+    control_batch,
+    v2_batch,
+)
+from tests.support.stream import GrowingLog, Stream, batch, transactional
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> GrowingLog:
+    return GrowingLog(tmp_path / "log")
+
+
+def offsets(**partitions: int) -> dict[str, dict[str, int]]:
+    """Offsets of topic t: ``offsets(p0=3)``."""
+    return {"t": {name[1:]: offset for name, offset in partitions.items()}}
+
+
+# Where a query starts
+
+
+def test_a_new_query_starts_at_the_latest_offset_and_its_first_micro_batch_is_empty(
+    log: GrowingLog,
+) -> None:
+    log.append(batch(0, 3))
+    stream = Stream(log.path)
+    assert stream.trigger() == []
+    assert stream.committed == offsets(p0=3)
+    assert stream.trigger() is None
+    log.append(batch(3, 2))
+    assert stream.trigger() == [3, 4]
+
+
+def test_rows_that_arrive_while_a_new_query_starts_are_not_lost(log: GrowingLog) -> None:
+    log.append(batch(0, 3))
+    stream = Stream(log.path)
+    start = stream.reader.initialOffset()
+    log.append(batch(3, 2))
+    first = stream.reader.latestOffset(start, ReadAllAvailable())
+    log.append(batch(5, 2))
+    # Spark asks again before it plans micro-batch 0.
+    assert stream.reader.initialOffset() == start == first == offsets(p0=3)
+    assert stream.read(start, first) == []
+    assert stream.read(first, stream.reader.latestOffset(first, ReadAllAvailable())) == [3, 4, 5, 6]
+
+
+def test_rows_that_arrive_around_a_crash_in_micro_batch_0_are_not_lost(log: GrowingLog) -> None:
+    log.append(batch(0, 3))
+    crashed = Stream(log.path)
+    first = crashed.reader.latestOffset(crashed.reader.initialOffset(), ReadAllAvailable())
+    log.append(batch(3, 2))
+    # The checkpoint holds offsets/0 and no commit: Spark tells the latest offset it has seen,
+    # plans micro-batch 0 between a new initial offset and that one, then goes on.
+    reader = Stream(log.path).reader
+    assert reader.partitions(first, first) == []
+    start = reader.initialOffset()
+    assert start == offsets(p0=5)
+    assert reader.partitions(start, first) == []
+    end = reader.latestOffset(first, ReadAllAvailable())
+    assert end == offsets(p0=5)
+    assert Stream(log.path).read(first, end) == [3, 4]
+
+
+def test_an_available_now_run_after_a_crash_in_micro_batch_0_reads_on(log: GrowingLog) -> None:
+    log.append(batch(0, 3))
+    reader = Stream(log.path, available_now=True, startingOffsets="earliest").reader
+    first = offsets(p0=0)
+    reader.partitions(first, first)
+    assert reader.partitions(reader.initialOffset(), first) == []
+    assert reader.latestOffset(first, ReadAllAvailable()) == offsets(p0=3)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"startingOffsets": "earliest"}, (0, 0)),
+        ({"startingOffsets": "latest"}, (6, 2)),
+        ({"startingOffsets": '{"t":{"0":4,"1":-2}}'}, (4, 0)),
+        ({"startingOffsets": '{"t":{"0":-1,"1":-1}}'}, (6, 2)),
+        ({"startingTimestamp": 3000}, (2, 1)),
+        ({"startingOffsetsByTimestamp": '{"t":{"0":5000,"1":1000}}'}, (4, 0)),
+        (
+            {"startingTimestamp": 5500, "startingOffsetsByTimestampStrategy": "latest"},
+            (5, 2),
+        ),
+    ],
+)
+def test_a_new_query_starts_where_its_options_say(
+    log: GrowingLog, options: dict[str, Any], expected: tuple[int, int]
+) -> None:
+    log.append(*[batch(offset, timestamp_ms=1000 * (offset + 1)) for offset in range(6)])
+    log.append(batch(0, timestamp_ms=1000), batch(1, timestamp_ms=4000), partition=1)
+    stream = Stream(log.path, **options)
+    assert stream.trigger() == []
+    assert stream.committed == offsets(p0=expected[0], p1=expected[1])
+
+
+def test_no_record_at_the_starting_timestamp_is_an_error_by_default(log: GrowingLog) -> None:
+    log.append(batch(0, timestamp_ms=3000))
+    log.append(batch(0, timestamp_ms=1000), partition=1)
+    with pytest.raises(OptionValueError, match=r"no offset matched.*t-1 and timestamp 2000"):
+        Stream(log.path, startingTimestamp=2000).trigger()
+
+
+def test_starting_options_are_for_a_new_query_only(log: GrowingLog) -> None:
+    log.append(batch(0, 6))
+    stream = Stream(log.path, committed=offsets(p0=2), startingOffsets="latest")
+    assert stream.trigger() == [2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("starting", ['{"t":{"0":5}}', '{"t":{"0":5,"1":0,"9":0}}'])
+def test_specified_partitions_must_match_exactly(log: GrowingLog, starting: str) -> None:
+    log.append(batch(0, 6))
+    log.append(batch(0, 6), partition=1)
+    with pytest.raises(OptionValueError, match=r"Specified: .* Assigned: "):
+        Stream(log.path, startingOffsets=starting).trigger()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"endingOffsets": '{"t":{"0":4}}'},
+        {"endingTimestamp": 500},
+        {"startingOffsets": '{"t":{"0":5}}', "endingOffsets": '{"t":{"0":4}}'},
+    ],
+)
+def test_a_start_above_its_end_is_refused(log: GrowingLog, options: dict[str, str]) -> None:
+    log.append(batch(0, 6))
+    with pytest.raises(OptionValueError, match="START_OFFSET_GREATER_THAN_END_OFFSET"):
+        Stream(log.path, **options).trigger()
+
+
+@pytest.mark.parametrize(("start", "reset"), [(2, 3), (99, 6)])
+def test_a_starting_offset_outside_of_the_log_is_a_loss(
+    log: GrowingLog, start: int, reset: int
+) -> None:
+    log.append(batch(0, 6))
+    log.builder.log_start_offsets({("t", 0): 3})
+    starting = json.dumps(offsets(p0=start))
+    with pytest.raises(DataLossError, match=r"KAFKA_DATA_LOSS.START_OFFSET_RESET.*t-0 was"):
+        Stream(log.path, startingOffsets=starting).trigger()
+    stream = Stream(log.path, startingOffsets=starting, failOnDataLoss=False)
+    stream.trigger()
+    assert stream.committed == offsets(p0=reset)
+
+
+def test_a_topic_that_is_not_there_is_refused_by_a_new_query(log: GrowingLog) -> None:
+    log.append(batch(0, 6))
+    with pytest.raises(UnknownTopicOrPartitionError, match="missing"):
+        Stream(log.path, subscribe="t,missing").trigger()
+
+
+def test_an_empty_log_directory_is_a_log_without_partitions_yet(log: GrowingLog) -> None:
+    stream = Stream(log.path)
+    assert (stream.trigger(), stream.committed) == ([], {})
+    assert stream.trigger() is None
+    log.append(batch(0, 2))
+    assert stream.trigger() == [0, 1]
+
+
+# Offsets
+
+
+def test_offsets_are_kafkas_json_in_a_fixed_order(log: GrowingLog) -> None:
+    for topic, partition in (("b", 10), ("b", 9), ("a.x", 0), ("a-x", 1)):
+        log.append(batch(0, partition + 1), topic=topic, partition=partition)
+    reader = Stream(log.path).reader
+    text = json.dumps(reader.initialOffset(), separators=(",", ":"))
+    assert text == '{"a-x":{"1":2},"a.x":{"0":1},"b":{"9":10,"10":11}}'
+    shuffled = {"b": {"10": 11, "9": 10}, "a.x": {"0": 1}, "a-x": {"1": 2}}
+    reader.partitions(shuffled, shuffled)
+    assert json.dumps(reader.latestOffset(shuffled, None), separators=(",", ":")) == text
+
+
+def test_a_kafka_sources_checkpoint_is_taken_over(log: GrowingLog) -> None:
+    log.append(batch(0, 6))
+    log.append(batch(0, 6), partition=1)
+    kafka = json.loads('{"t":{"1":4,"0":2}}')
+    stream = Stream(log.path, committed=kafka)
+    assert stream.trigger() == [2, 3, 4, 5, 4, 5]
+
+
+def test_latest_offset_runs_without_arguments(log: GrowingLog) -> None:
+    log.append(batch(0, 2))
+    reader = Stream(log.path, startingOffsets="earliest").reader
+    assert reader.latestOffset() == offsets(p0=0)
+    assert reader.latestOffset() == offsets(p0=2)
+
+
+def test_the_latest_offset_is_reported_whatever_is_admitted(log: GrowingLog) -> None:
+    log.append(batch(0, 8))
+    stream = Stream(log.path, startingOffsets="earliest", maxOffsetsPerTrigger=3)
+    assert stream.reader.reportLatestOffset() is None
+    stream.trigger()
+    stream.trigger()
+    assert stream.committed == offsets(p0=3)
+    assert stream.reader.reportLatestOffset() == offsets(p0=8)
+
+
+def test_a_reader_pickles_without_what_it_watches(log: GrowingLog) -> None:
+    log.append(batch(0, 2))
+    stream = Stream(log.path, startingOffsets="earliest")
+    stream.trigger()
+    copy = pickle.loads(pickle.dumps(stream.reader))
+    planned = stream.reader.partitions(offsets(p0=0), offsets(p0=2))
+    tasks = pickle.loads(pickle.dumps(list(planned)))
+    assert [
+        row["offset"] for task in tasks for part in copy.read(task) for row in part.to_pylist()
+    ] == [0, 1]
+
+
+# Where it ends
+
+
+def test_ending_offsets_stop_the_stream(log: GrowingLog) -> None:
+    log.append(batch(0, 2))
+    stream = Stream(log.path, startingOffsets="earliest", endingOffsets='{"t":{"0":5}}')
+    assert stream.run() == [[], [0, 1]]
+    log.append(batch(2, 6))
+    log.append(batch(0, 2), partition=1)
+    assert stream.run() == [[2, 3, 4]]
+    # A partition that the option does not name is not read.
+    assert stream.committed == offsets(p0=5, p1=0)
+
+
+def test_an_ending_timestamp_stops_the_stream_at_the_first_record_that_late(
+    log: GrowingLog,
+) -> None:
+    log.append(batch(0, timestamp_ms=1000))
+    stream = Stream(log.path, startingOffsets="earliest", endingTimestamp=5000)
+    assert stream.run() == [[], [0]]
+    log.append(batch(1, timestamp_ms=4000), batch(2, timestamp_ms=2000))
+    assert stream.run() == [[1, 2]]
+    log.append(batch(3, timestamp_ms=4999), batch(4, timestamp_ms=5000), batch(5, timestamp_ms=1))
+    assert stream.run() == [[3]]
+    log.append(batch(6, timestamp_ms=2), base=6)
+    assert stream.run() == []
+
+
+def test_ending_timestamps_by_partition(log: GrowingLog) -> None:
+    for partition in (0, 1):
+        log.append(*[batch(it, timestamp_ms=1000 * it) for it in range(6)], partition=partition)
+    ending = '{"t":{"0":2000,"1":9000}}'
+    stream = Stream(log.path, startingOffsets="earliest", endingOffsetsByTimestamp=ending)
+    assert stream.run() == [[], [0, 1, 0, 1, 2, 3, 4, 5]]
+
+
+def test_read_committed_waits_at_the_last_stable_offset(log: GrowingLog) -> None:
+    log.append(transactional(0, 5, producer_id=7), batch(5, 2))
+    options: dict[str, Any] = {
+        "startingOffsets": "earliest",
+        "kafka.isolation.level": "read_committed",
+    }
+    stream = Stream(log.path, **options)
+    assert stream.run() == [[]]
+    log.append(control_batch(COMMIT, base_offset=7, producer_id=7))
+    assert stream.run() == [[0, 1, 2, 3, 4, 5, 6]]
+    log.append(
+        transactional(8, 2, producer_id=7), control_batch(ABORT, base_offset=10, producer_id=7)
+    )
+    assert stream.run() == [[]]
+    assert stream.committed == offsets(p0=11)
+
+
+def test_a_hanging_transaction_holds_read_committed_and_nothing_else(log: GrowingLog) -> None:
+    log.append(batch(0, 100), transactional(100, 5, producer_id=7), batch(105, 6))
+    committed = {"kafka.isolation.level": "read_committed"}
+    assert Stream(log.path, committed=offsets(p0=98), **committed).run() == [[98, 99]]
+    assert sum(map(len, Stream(log.path, committed=offsets(p0=98)).run())) == 13
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 10])
+def test_gaps_of_markers_and_compaction_advance_the_offsets_and_are_no_loss(
+    log: GrowingLog, limit: int
+) -> None:
+    # Markers only, first, last and in the middle (C74); a batch whose tail was compacted (C03).
+    log.append(
+        control_batch(COMMIT, base_offset=3, producer_id=7),
+        transactional(4, 2, producer_id=7),
+        control_batch(COMMIT, base_offset=6, producer_id=7),
+        transactional(8, 2, producer_id=7),
+        control_batch(ABORT, base_offset=10, producer_id=7),
+        batch(11, 2, last_offset_delta=9),
+        batch(21, 1),
+    )
+    stream = Stream(log.path, startingOffsets="earliest", maxOffsetsPerTrigger=limit)
+    read = stream.run()
+    assert [offset for rows in read for offset in rows] == [4, 5, 8, 9, 11, 12, 21]
+    assert stream.committed == offsets(p0=22)
+    assert len(read) == 1 + -(-22 // limit)
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        {},
+        {"maxOffsetsPerTrigger": 1},
+        {"maxOffsetsPerTrigger": 4},
+        {"maxBytesPerTrigger": 1},
+        {"maxBytesPerTrigger": 200},
+    ],
+)
+def test_batches_that_compaction_emptied_are_stepped_over(
+    log: GrowingLog, limit: dict[str, int]
+) -> None:
+    emptied = v2_batch([], base_offset=100, last_offset_delta=9)
+    log.create(base=100)
+    log.append(
+        emptied,
+        batch(110, 2, last_offset_delta=5),
+        control_batch(COMMIT, base_offset=120, producer_id=7),
+        v2_batch([], base_offset=121, last_offset_delta=8),
+        base=100,
+    )
+    stream = Stream(log.path, startingOffsets="earliest", **limit)
+    assert [offset for rows in stream.run() for offset in rows] == [110, 111]
+    assert stream.committed == offsets(p0=130)
+    log.append(batch(130), base=100)
+    assert stream.trigger() == [130]
+
+
+def test_a_query_may_start_in_the_removed_tail_of_a_segment(log: GrowingLog) -> None:
+    log.append(batch(8737, 1, last_offset_delta=10))
+    log.append(batch(8748, 2), base=8748)
+    log.builder.log_start_offsets({("t", 0): 8737})
+    stream = Stream(log.path, startingOffsets=json.dumps(offsets(p0=8745)))
+    assert stream.run() == [[], [8748, 8749]]
+
+
+def test_the_high_watermark_bounds_what_is_read(log: GrowingLog) -> None:
+    log.append(batch(0, 6))
+    log.builder.high_watermarks({("t", 0): 4})
+    stream = Stream(log.path, startingOffsets="earliest", untilHighWatermark=True)
+    assert stream.run() == [[], [0, 1, 2, 3]]
+    # A young partition is named by no checkpoint yet.
+    log.append(batch(0, 2), partition=1)
+    assert stream.run() == [[]]
+    log.builder.high_watermarks({("t", 0): 6, ("t", 1): 2})
+    assert stream.run() == [[4, 5, 0, 1]]
+
+
+def test_a_high_watermark_that_nothing_tells_is_refused(log: GrowingLog) -> None:
+    log.append(batch(0, 6))
+    with pytest.raises(OptionValueError, match="replication-offset-checkpoint"):
+        Stream(log.path, untilHighWatermark=True).trigger()
+
+
+# How much it takes
+
+
+def test_max_offsets_are_shared_out_in_proportion(log: GrowingLog) -> None:
+    for partition, count in enumerate((101, 11, 1)):
+        log.append(batch(0, count), partition=partition)
+    stream = Stream(log.path, startingOffsets="earliest", maxOffsetsPerTrigger=10)
+    stream.trigger()
+    assert len(stream.trigger() or ()) == 10
+    assert stream.committed == offsets(p0=8, p1=1, p2=1)
+
+
+def test_a_new_partition_shares_from_its_log_start_offset(log: GrowingLog) -> None:
+    log.append(batch(0, 10))
+    stream = Stream(log.path, maxOffsetsPerTrigger=4)
+    stream.trigger()
+    log.append(batch(10, 10))
+    log.append(batch(0, 10), partition=1)
+    assert stream.trigger() == [10, 11, 0, 1]
+
+
+def test_max_bytes_cut_at_the_end_of_a_batch(log: GrowingLog) -> None:
+    one = batch(0, 2, size=400)
+    log.append(*[batch(base, 2, size=400) for base in range(0, 20, 2)])
+    log.append(*[batch(base, 2, size=400) for base in range(20, 40, 2)], base=20)
+    stream = Stream(log.path, startingOffsets="earliest", maxBytesPerTrigger=len(one) * 7)
+    read = stream.run()
+    assert [offset for rows in read for offset in rows] == list(range(40))
+    assert [len(rows) for rows in read] == [0, 14, 14, 12]
+
+
+def test_max_bytes_take_one_batch_at_least(log: GrowingLog) -> None:
+    log.append(batch(0, 3, size=400), batch(3, 3, size=400))
+    stream = Stream(log.path, startingOffsets="earliest", maxBytesPerTrigger=1)
+    assert stream.run() == [[], [0, 1, 2], [3, 4, 5]]
+
+
+def test_max_bytes_and_max_offsets_hold_together(log: GrowingLog) -> None:
+    log.append(*[batch(base, 2, size=400) for base in range(0, 20, 2)])
+    by_offsets = Stream(
+        log.path, startingOffsets="earliest", maxBytesPerTrigger=10_000, maxOffsetsPerTrigger=3
+    )
+    assert [len(rows) for rows in by_offsets.run()] == [0, 3, 3, 3, 3, 3, 3, 2]
+    by_bytes = Stream(
+        log.path, startingOffsets="earliest", maxBytesPerTrigger=1, maxOffsetsPerTrigger=5
+    )
+    assert max(len(rows) for rows in by_bytes.run()) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        ({}, ReadAllAvailable()),
+        ({"maxOffsetsPerTrigger": 5}, ReadMaxRows(5)),
+        ({"minOffsetsPerTrigger": 5}, ReadMinRows(5)),
+        ({"minOffsetsPerTrigger": 5, "maxOffsetsPerTrigger": 9}, ReadMaxRows(9)),
+        ({"maxBytesPerTrigger": "1m"}, ReadMaxBytes(1 << 20)),
+    ],
+)
+def test_the_default_read_limit_is_of_the_kind_that_was_asked_for(
+    log: GrowingLog, options: dict[str, Any], limit: object
+) -> None:
+    assert Stream(log.path, **options).limit == limit
+
+
+def test_a_trigger_for_all_that_is_available_ignores_the_limits(log: GrowingLog) -> None:
+    log.append(batch(0, 50))
+    reader = Stream(log.path, committed={}, maxOffsetsPerTrigger=5, maxBytesPerTrigger=1).reader
+    assert reader.latestOffset(offsets(p0=0), ReadAllAvailable()) == offsets(p0=50)
+
+
+def test_a_minimum_waits_after_the_first_trigger_and_no_longer_than_the_delay(
+    log: GrowingLog,
+) -> None:
+    now = [0]
+    log.append(batch(0, 5))
+    stream = Stream(
+        log.path,
+        startingOffsets="earliest",
+        minOffsetsPerTrigger=100,
+        maxTriggerDelay="2s",
+        clock_ms=lambda: now[0],
+    )
+    assert stream.trigger() == []
+    assert stream.trigger() == [0, 1, 2, 3, 4]
+    log.append(batch(5, 5))
+    assert stream.trigger() is None
+    now[0] = 1999
+    assert stream.trigger() is None
+    now[0] = 2000
+    assert stream.trigger() == [5, 6, 7, 8, 9]
+    log.append(batch(10, 100))
+    assert len(stream.trigger() or ()) == 100
+
+
+def test_minimum_and_maximum_hold_together(log: GrowingLog) -> None:
+    log.append(batch(0, 30))
+    stream = Stream(
+        log.path,
+        startingOffsets="earliest",
+        minOffsetsPerTrigger=10,
+        maxOffsetsPerTrigger=12,
+        clock_ms=lambda: 0,
+    )
+    assert [len(rows) for rows in stream.run()] == [0, 12, 12]
+    assert stream.committed == offsets(p0=24)
+
+
+# AvailableNow
+
+
+def test_available_now_reads_what_was_there_at_its_start_and_ends(log: GrowingLog) -> None:
+    log.append(batch(0, 25))
+    stream = Stream(
+        log.path, available_now=True, startingOffsets="earliest", maxOffsetsPerTrigger=10
+    )
+    assert stream.trigger() == []
+    log.append(batch(25, 5))
+    log.append(batch(0, 5), partition=1)
+    assert [len(rows) for rows in stream.run()] == [10, 10, 5]
+    assert stream.committed == offsets(p0=25)
+    assert stream.reader.reportLatestOffset() == offsets(p0=25)
+    again = Stream(log.path, committed=stream.committed, available_now=True)
+    assert again.run() == [[25, 26, 27, 28, 29, 0, 1, 2, 3, 4]]
+
+
+def test_available_now_ignores_the_minimum(log: GrowingLog) -> None:
+    log.append(batch(0, 5))
+    stream = Stream(
+        log.path,
+        available_now=True,
+        startingOffsets="earliest",
+        minOffsetsPerTrigger=100,
+        clock_ms=lambda: 0,
+    )
+    assert stream.run() == [[], [0, 1, 2, 3, 4]]
+
+
+def test_available_now_replays_an_old_micro_batch_then_reads_a_new_partition(
+    log: GrowingLog,
+) -> None:
+    for partition in range(3):
+        log.append(batch(0, 4), partition=partition)
+    start, end = offsets(p0=0, p1=0, p2=0), offsets(p0=2, p1=2, p2=2)
+    log.append(batch(0, 3), partition=3)
+    stream = Stream(log.path, available_now=True, committed=end)
+    # The order that Spark has: the target is fixed before the replay.
+    assert stream.reader.partitions(end, end) == []
+    assert stream.read(start, end) == [0, 1] * 3
+    assert stream.run() == [[2, 3, 2, 3, 2, 3, 0, 1, 2]]
+    assert stream.committed == offsets(p0=4, p1=4, p2=4, p3=3)
+
+
+def test_available_now_from_latest_ends_although_rows_arrive_between_its_calls(
+    log: GrowingLog,
+) -> None:
+    log.append(batch(0, 5))
+    stream = Stream(log.path, available_now=True)
+    log.append(batch(5, 5))
+    log.append(batch(0, 5), partition=1)
+    assert stream.run() == [[]]
+    assert stream.committed == offsets(p0=10, p1=5)
+
+
+# Loss, and what is none
+
+
+def test_a_stream_goes_on_after_retention_deleted_what_it_has_read(log: GrowingLog) -> None:
+    log.append(batch(0, 5))
+    log.append(batch(5, 5), base=5)
+    stream = Stream(log.path, committed=offsets(p0=5))
+    log.segment().rename(f"{log.segment()}.deleted")
+    assert stream.trigger() == [5, 6, 7, 8, 9]
+
+
+def test_retention_beyond_the_start_is_a_loss(log: GrowingLog, caplog: Any) -> None:
+    log.append(batch(0, 5))
+    log.append(batch(5, 5), base=5)
+    log.segment().unlink()
+    failing = Stream(log.path, committed=offsets(p0=3))
+    with pytest.raises(DataLossError, match=r"offset \[3, 5\) for topic partition t-0") as info:
+        failing.trigger()
+    assert info.value.condition == "KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE"
+    stream = Stream(log.path, committed=offsets(p0=3), failOnDataLoss=False)
+    with caplog.at_level(logging.WARNING):
+        assert stream.run() == [[5, 6, 7, 8, 9]]
+    assert caplog.text.count("COULD_NOT_READ_OFFSET_RANGE") == 1
+
+
+def test_a_file_renamed_away_between_planning_and_reading(log: GrowingLog, caplog: Any) -> None:
+    log.append(batch(0, 50))
+    log.append(batch(50, 50), base=50)
+
+    def plan(fail: bool) -> tuple[Stream, Any]:
+        stream = Stream(log.path, committed=offsets(p0=10), failOnDataLoss=fail)
+        return stream, stream.reader.partitions(offsets(p0=10), offsets(p0=100))
+
+    (failing, tasks), (going_on, others) = plan(True), plan(False)
+    log.segment().rename(f"{log.segment()}.deleted")
+    with pytest.raises(DataLossError, match=r"\[10, 50\)"):
+        list(failing.reader.read(tasks[0]))
+    with caplog.at_level(logging.WARNING):
+        rows = [
+            row["offset"] for part in going_on.reader.read(others[0]) for row in part.to_pylist()
+        ]
+    assert rows == list(range(50, 100))
+    assert "[10, 50)" in caplog.text
+
+
+def test_a_segment_that_compaction_merged_between_planning_and_reading(log: GrowingLog) -> None:
+    log.append(batch(0, 5))
+    log.append(batch(5, 5), base=5)
+    log.append(batch(10, 1), base=10)
+    stream = Stream(log.path)
+    tasks = stream.reader.partitions(offsets(p0=2), offsets(p0=11))
+    log.segment(base=5).unlink()
+    log.segment().write_bytes(batch(0, 5) + batch(5, 5))
+    read = [
+        row["offset"] for it in tasks for part in stream.reader.read(it) for row in part.to_pylist()
+    ]
+    assert read == list(range(2, 11))
+
+
+def test_a_deleted_partition_is_a_loss_and_goes_on_from_its_offset_if_it_returns(
+    log: GrowingLog, caplog: Any
+) -> None:
+    log.append(batch(0, 5))
+    log.append(batch(0, 5), partition=1)
+    moved = log.path.parent / "elsewhere"
+    shutil.move(log.path / "t-1", moved)
+    start = offsets(p0=5, p1=3)
+    with pytest.raises(
+        DataLossError, match=r"PARTITIONS_DELETED.*Partitions t-1 have been deleted"
+    ):
+        Stream(log.path, committed=start).trigger()
+    stream = Stream(log.path, committed=start, failOnDataLoss=False)
+    with caplog.at_level(logging.WARNING):
+        assert stream.run() == []
+        assert stream.run() == []
+    assert caplog.text.count("PARTITIONS_DELETED") == 1
+    shutil.move(moved, log.path / "t-1")
+    assert stream.run() == [[3, 4]]
+
+
+def test_a_partition_that_a_broker_moves_is_looked_for_again(
+    log: GrowingLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.append(batch(0, 5))
+    directory, moved = log.path / "t-0", log.path / "t-0.0123-future"
+    directory.rename(moved)
+    clock = SimpleNamespace(sleep=lambda _: moved.rename(directory))
+    monkeypatch.setattr("spark_segmentlog.query.stream_planner.time", clock)
+    assert Stream(log.path, committed=offsets(p0=3)).trigger() == [3, 4]
+
+
+def recreate(log: GrowingLog, count: int) -> None:
+    shutil.rmtree(log.path / "t-0")
+    log.create(topic_id="AAAAAAAAAAAAAAAAAAAAAQ")
+    if count:
+        log.append(batch(0, count))
+
+
+def test_a_topic_made_anew_below_the_offset_is_a_loss_then_read_from_its_start(
+    log: GrowingLog,
+) -> None:
+    log.append(batch(0, 500))
+    recreate(log, 20)
+    with pytest.raises(DataLossError, match=r"t-0 offset was changed from 500 to 20") as info:
+        Stream(log.path, committed=offsets(p0=500)).trigger()
+    assert info.value.condition == "KAFKA_DATA_LOSS.PARTITION_OFFSET_CHANGED"
+    stream = Stream(log.path, committed=offsets(p0=500), failOnDataLoss=False)
+    assert stream.trigger() == []
+    assert stream.committed == offsets(p0=0)
+    # A replay of that micro-batch reads nothing, so no row comes twice.
+    assert stream.read(offsets(p0=500), offsets(p0=0)) == []
+    assert stream.run() == [list(range(20))]
+
+
+@pytest.mark.parametrize("count", [3, 20, 600])
+def test_a_topic_made_anew_while_the_query_runs_is_told_by_its_id(
+    log: GrowingLog, count: int
+) -> None:
+    log.append(batch(0, 500))
+
+    def running(fail: bool) -> Stream:
+        stream = Stream(log.path, committed=offsets(p0=490), failOnDataLoss=fail)
+        assert stream.run() == [list(range(490, 500))]
+        return stream
+
+    failing, going_on = running(True), running(False)
+    recreate(log, count)
+    with pytest.raises(DataLossError, match="made anew"):
+        failing.trigger()
+    assert going_on.run() == [[], list(range(count))]
+
+
+def test_a_topic_made_anew_between_planning_and_reading_gives_no_row_twice(
+    log: GrowingLog,
+) -> None:
+    log.append(batch(0, 500))
+    start, end = offsets(p0=0), offsets(p0=500)
+
+    def plan(fail: bool) -> tuple[Stream, Any]:
+        stream = Stream(log.path, committed=start, failOnDataLoss=fail)
+        assert stream.reader.latestOffset(start, ReadAllAvailable()) == end
+        return stream, stream.reader.partitions(start, end)
+
+    (failing, tasks), (going_on, others) = plan(True), plan(False)
+    recreate(log, 20)
+    with pytest.raises(DataLossError, match="made anew"):
+        list(failing.reader.read(tasks[0]))
+    assert [row for part in going_on.reader.read(others[0]) for row in part.to_pylist()] == []
+    going_on.committed = end
+    assert going_on.run() == [[], list(range(20))]
+
+
+def test_a_replay_over_a_topic_made_anew_reads_it_once_from_its_start(log: GrowingLog) -> None:
+    log.append(batch(0, 500))
+    recreate(log, 450)
+    stream = Stream(log.path, committed=offsets(p0=500), failOnDataLoss=False)
+    assert stream.read(offsets(p0=400), offsets(p0=500)) == []
+    # It grows beyond the old end before the next trigger; that it was anew is known by now.
+    log.append(batch(450, 100))
+    assert stream.run() == [[], list(range(550))]
+
+
+def test_a_log_that_was_cut_goes_on_at_its_end(log: GrowingLog) -> None:
+    log.append(batch(0, 5))
+    size = log.segment().stat().st_size
+    log.append(batch(5, 5))
+    stream = Stream(log.path, committed=offsets(p0=0), failOnDataLoss=False)
+    assert stream.run() == [list(range(10))]
+    log.cut(size)
+    assert stream.run() == [[]]
+    assert stream.committed == offsets(p0=5)
+    log.append(batch(5, 2))
+    assert stream.run() == [[5, 6]]
+
+
+def test_a_partition_that_appears_later_starts_at_earliest(log: GrowingLog) -> None:
+    log.append(batch(0, 5))
+    stream = Stream(log.path)
+    stream.trigger()
+    log.append(batch(0, 3), partition=1)
+    log.append(batch(0, 2), topic="u")
+    assert stream.trigger() == [0, 1, 2, 0, 1]
+    assert stream.committed == {"t": {"0": 5, "1": 3}, "u": {"0": 2}}
+
+
+def test_an_added_partition_that_does_not_start_at_zero_is_a_loss(log: GrowingLog) -> None:
+    log.append(batch(0, 5))
+    log.create(1, base=7)
+    log.append(batch(7, 2), partition=1, base=7)
+    with pytest.raises(DataLossError, match="Added partition t-1 starts from 7 instead of 0"):
+        Stream(log.path, committed=offsets(p0=5)).trigger()
+    stream = Stream(log.path, committed=offsets(p0=5), failOnDataLoss=False)
+    assert stream.run() == [[7, 8]]
+
+
+# A live directory
+
+
+def test_a_torn_last_batch_is_read_once_it_is_whole(log: GrowingLog) -> None:
+    log.append(batch(0, 2))
+    whole = batch(2, 3, size=500)
+    stream = Stream(log.path, startingOffsets="earliest")
+    assert stream.run() == [[], [0, 1]]
+    log.append(whole[: len(whole) * 7 // 10])
+    assert stream.run() == []
+    log.append(whole[len(whole) * 7 // 10 :])
+    assert stream.run() == [[2, 3, 4]]
+
+
+def test_a_zero_tail_is_the_end(log: GrowingLog) -> None:
+    log.builder.partition("t", 0, [SegmentSpec([batch(0, 2)], tail=bytes(1 << 20))])
+    stream = Stream(log.path, startingOffsets="earliest")
+    assert stream.run() == [[], [0, 1]]
+    with open(log.segment(), "r+b") as file:
+        file.seek(len(batch(0, 2)))
+        file.write(batch(2, 2))
+    assert stream.run() == [[2, 3]]
+
+
+@pytest.fixture
+def one_bad_batch(log: GrowingLog) -> GrowingLog:
+    """Five batches of two records, the third with a wrong checksum."""
+    log.append(*[batch(base, 2, crc=1 if base == 4 else None) for base in range(0, 10, 2)])
+    return log
+
+
+def test_bad_bytes_fail_the_task_that_reads_them(one_bad_batch: GrowingLog) -> None:
+    stream = Stream(one_bad_batch.path, startingOffsets="earliest", maxOffsetsPerTrigger=4)
+    assert stream.trigger() == []
+    assert stream.trigger() == [0, 1, 2, 3]
+    for _ in range(2):
+        with pytest.raises(CrcMismatchError, match=r"position \d+, base offset 4, offsets 4 to 5"):
+            stream.trigger()
+    assert stream.committed == offsets(p0=4)
+
+
+@pytest.mark.parametrize("mode", ["DROPMALFORMED", "PERMISSIVE"])
+@pytest.mark.parametrize(
+    "limit",
+    [
+        {},
+        {"maxOffsetsPerTrigger": 1},
+        {"maxOffsetsPerTrigger": 3},
+        {"maxBytesPerTrigger": 1},
+        {"maxBytesPerTrigger": 200},
+        {"maxBytesPerTrigger": 330},
+    ],
+)
+@pytest.mark.parametrize(
+    "bad",
+    [
+        pytest.param(batch(4, 2, crc=1), id="checksum"),
+        pytest.param(b"\xff" * 80, id="rubbish"),
+        pytest.param(bytes(300), id="zeros"),
+    ],
+)
+def test_bad_bytes_are_stepped_over_and_the_offsets_advance(
+    log: GrowingLog, bad: bytes, limit: dict[str, int], mode: str
+) -> None:
+    log.append(batch(0, 2), batch(2, 2), bad, batch(6, 2), batch(8, 2))
+    stream = Stream(log.path, startingOffsets="earliest", mode=mode, **limit)
+    assert [offset for rows in stream.run() for offset in rows] == [0, 1, 2, 3, 6, 7, 8, 9]
+    assert stream.committed == offsets(p0=10)
+
+
+@pytest.mark.parametrize("size", [1, 200, 330])
+def test_a_number_of_bytes_never_reaches_into_a_torn_batch(log: GrowingLog, size: int) -> None:
+    """Its value holds a batch, which must not be taken for one of the log."""
+    log.append(batch(0, 2), batch(2, 2))
+    torn = v2_batch([RecordSpec(value=batch(90, 2) + b"v" * 500)], base_offset=4)
+    stream = Stream(log.path, startingOffsets="earliest", maxBytesPerTrigger=size)
+    log.append(torn[:-10])
+    assert [offset for rows in stream.run() for offset in rows] == [0, 1, 2, 3]
+    log.append(torn[-10:])
+    assert stream.run() == [[4]]
+
+
+def test_a_rolled_segment_is_followed(log: GrowingLog) -> None:
+    log.append(batch(0, 2))
+    stream = Stream(log.path, startingOffsets="earliest")
+    assert stream.run() == [[], [0, 1]]
+    log.append(batch(2, 2))
+    log.append(batch(4, 2), base=4)
+    log.append(batch(6, 2), base=6)
+    assert stream.run() == [[2, 3, 4, 5, 6, 7]]
+
+
+def test_commit_deletes_nothing_and_an_end_below_the_start_reads_nothing(log: GrowingLog) -> None:
+    log.append(batch(0, 5))
+    before = sorted(log.path.rglob("*"))
+    stream = Stream(log.path, startingOffsets="earliest")
+    stream.run()
+    stream.reader.commit(offsets(p0=5))
+    stream.reader.stop()
+    assert sorted(log.path.rglob("*")) == before
+    assert stream.reader.partitions(offsets(p0=5), offsets(p0=2)) == []
+
+
+# Tasks
+
+
+def test_small_partitions_share_a_task_and_options_divide_ranges(log: GrowingLog) -> None:
+    for partition in range(5):
+        log.append(batch(0, 100), partition=partition)
+    ends = {f"p{partition}": 100 for partition in range(5)}
+    start, end = offsets(**dict.fromkeys(ends, 0)), offsets(**ends)
+    assert len(Stream(log.path).reader.partitions(start, end)) == 1
+    assert len(Stream(log.path, minPartitions=10).reader.partitions(start, end)) == 10
+    divided = Stream(log.path, maxRecordsPerPartition=50)
+    assert len(divided.reader.partitions(start, end)) == 10
+    assert divided.read(start, end) == list(range(100)) * 5
+
+
+def test_a_backlog_is_cut_into_tasks_at_segments(log: GrowingLog) -> None:
+    for base in range(0, 40, 10):
+        log.append(batch(base, 10, size=300_000), base=base)
+    tasks = Stream(log.path).reader.partitions(offsets(p0=0), offsets(p0=40))
+    ranges = [(it.start_offset, it.end_offset) for task in tasks for it in task.split.slices]
+    assert ranges == [(0, 10), (10, 20), (20, 30), (30, 40)]
