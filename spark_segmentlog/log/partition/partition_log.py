@@ -288,6 +288,7 @@ class PartitionLog:
                 return self._remote_segment(self._tier, piece, bound)
         recovery_point = self._recovery_point
         is_flushed = bound is not None and recovery_point is not None and bound <= recovery_point
+        is_moving = self._is_moving(base_offset) or self._is_moving(bound)
         return Segment(
             topic_partition=self.topic_partition,
             directory=self.directory,
@@ -297,7 +298,8 @@ class PartitionLog:
             recovery_point=recovery_point,
             reached_offset=self.state.reached_offset(self.topic_partition),
             suffix=self.listing.suffixes.get(base_offset, ""),
-            is_moving=self._is_moving(base_offset) or self._is_moving(bound),
+            is_moving=is_moving,
+            is_first=is_moving or base_offset == int(self._all_base_offsets[0]),
             storage=self.storage if self._tier is None else self._tier.narrowed(base_offset),
         )
 

@@ -120,6 +120,9 @@ class Segment:
     is_moving : bool
         Whether it, or the one behind it, is taking the place of others at this moment: those stand
         beside it, so that offsets may be there twice.
+    is_first : bool
+        Whether it may be the log's first, whose first batch may begin below its base offset: a
+        replica that began inside a batch, or records that were deleted, leave that.
     promised_end : int or None
         Offset that its batches are known to reach, as those of a remote tier are; None where
         nothing tells, since compaction leaves offsets out.
@@ -136,6 +139,7 @@ class Segment:
     reached_offset: int = 0
     suffix: str = ""
     is_moving: bool = False
+    is_first: bool = True
     promised_end: int | None = None
     object_path: str | None = None
     storage: Storage = LOCAL

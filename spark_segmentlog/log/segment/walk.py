@@ -420,8 +420,10 @@ class HeaderWalk:
             # What is kept in memory from here on is judged next.
             self._kept_bytes = table.end_position - self.file_position
             return _cut(table, row, StopReason.FULL)
-        if int(table.last_offset[0]) < self.segment.base_offset == self.next_offset:
-            reason = f"{_offsets(table, 0)}, the segment starts at {self.segment.base_offset}"
+        base_offset = self.segment.base_offset
+        begins = int((table.last_offset if self.segment.is_first else table.base_offset)[0])
+        if begins < base_offset == self.next_offset:
+            reason = f"{_offsets(table, 0)}, the segment starts at {base_offset}"
             return self._before_misplaced(table, _Misplaced(row=0, reason=reason))
         if self._last_span is not None and not has_good_checksum(self._file, *self._last_span):
             return self._without_last_claim(table)
@@ -470,16 +472,14 @@ class HeaderWalk:
         last = int(table.last_offset[0])
         end = int(table.position[0] + table.size_bytes[0])
         expected = max(self.next_offset, last + 1)
-        follows = self._exact_first_offset_at(end)
-        if follows is None and self.segment.end_offset_bound is None and self._is_end(end):
-            # The log is known to have reached farther.
-            follows = self.segment.reached_offset
-        if follows is None or follows <= expected:
+        follows = self._offset_after(end)
+        is_unknown = follows == 0 and last >= self.next_offset and self._last_span is not None
+        if follows is None or (follows <= expected and not is_unknown):
             return None
         return _Misplaced(
             row=0,
             reason=f"offsets {table.base_offset[0]} to {last} again, between offset "
-            f"{self.next_offset - 1} and offset {follows}",
+            f"{self.next_offset - 1} and {_worded_offset(follows)}",
         )
 
     def check_wrapper(self, table: HeaderTable, row: int, first: int, last: int) -> None:
@@ -490,24 +490,47 @@ class HeaderWalk:
         InvalidBatchError
             The wrapper is misplaced.
         """
-        expected, claimed = int(table.base_offset[row]), int(table.last_offset[row])
+        claimed = int(table.last_offset[row])
         position, size_bytes = int(table.position[row]), int(table.size_bytes[row])
-        follows = self._exact_first_offset_at(position + size_bytes)
-        if follows is None:
-            return
-        # One that lies below all that stands in front is misplaced itself.
-        is_behind = expected <= follows <= claimed
-        is_too_high = (first > expected or last < claimed) and is_behind
-        is_too_low = first < expected and follows > claimed + 1
-        if is_too_high or is_too_low:
+        around = self._misfit_of_wrapper(table, row, first, last)
+        if around:
             raise InvalidBatchError(
-                f"wrapper of offset {claimed} around offsets {first} to {last}, between offset "
-                f"{expected - 1} and offset {follows}",
+                f"wrapper of offset {claimed} around offsets {first} to {last}, {around}",
                 source=self.segment.log_path,
                 position=position,
                 base_offset=claimed,
                 length=size_bytes,
             )
+
+    def _misfit_of_wrapper(self, table: HeaderTable, row: int, first: int, last: int) -> str:
+        """Tell between which offsets a wrapper does not fit; an empty text where it does."""
+        base_offset = self.segment.base_offset
+        if first < base_offset and not self.segment.is_first:
+            return f"the segment starts at {base_offset}"
+        expected, claimed = int(table.base_offset[row]), int(table.last_offset[row])
+        end = int(table.position[row] + table.size_bytes[row])
+        follows = self._offset_after(end)
+        if follows is None:
+            return ""
+        # One that lies below all that stands in front is misplaced itself.
+        is_behind = expected <= follows <= claimed and not self._is_end(end)
+        is_too_high = (first > expected or last < claimed) and is_behind
+        is_unknown = follows == 0 and expected <= claimed
+        is_too_low = first < expected and (follows > claimed + 1 or is_unknown)
+        is_misfit = is_too_high or is_too_low
+        return f"between offset {expected - 1} and {_worded_offset(follows)}" if is_misfit else ""
+
+    def _offset_after(self, position: int) -> int | None:
+        """Give the offset with which the log goes on at a position; None for bytes that are none.
+
+        At the end of a segment that is where the next one starts, or what the log is known to have
+        reached, 0 where nothing tells. A batch at such an end that repeats some offsets and adds
+        others is taken for a misplaced one.
+        """
+        if not self._is_end(position):
+            return self._exact_first_offset_at(position)
+        bound = self.segment.end_offset_bound
+        return self.segment.reached_offset if bound is None else bound
 
     def _exact_first_offset_at(self, position: int) -> int | None:
         """Read the first offset of the entry at a position, that of a wrapper from its messages."""
@@ -869,6 +892,10 @@ class HeaderWalk:
 
 def _offsets(table: HeaderTable, row: int) -> str:
     return f"offsets {table.base_offset[row]} to {table.last_offset[row]}"
+
+
+def _worded_offset(follows: int) -> str:
+    return f"offset {follows}" if follows else "the end of the log"
 
 
 def _beyond_its_messages(claimed: int, last: int) -> str:

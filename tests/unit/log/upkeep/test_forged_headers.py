@@ -288,3 +288,49 @@ def test_a_last_batch_does_not_go_back_where_the_log_was_longer(tmp_path: Path) 
         read_arrow(tmp_path).read_all()
     assert permissive(tmp_path)[0] == [0, 1, 2, 3, 4, 5, 6]
     assert len(findings(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("is_wrapper", [False, True])
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_only_a_logs_first_segment_may_begin_inside_a_batch(
+    tmp_path: Path, is_wrapper: bool, is_alone: bool
+) -> None:
+    """A replica that began inside a batch has it whole; a later segment starts where one ends."""
+    eight = [RecordSpec(value=b"v", offset_delta=delta) for delta in range(8)]
+    reaching = (
+        legacy_message_set(1, eight, base_offset=6, codec="gzip") if is_wrapper else batch(6, 8)
+    )
+    segments = [SegmentSpec([batch(0, 10)], base_offset=0), SegmentSpec([reaching], base_offset=10)]
+    builder = LogBuilder(tmp_path)
+    builder.partition("t", 0, segments[1:] if is_alone else segments)
+    builder.high_watermarks({("t", 0): 14})
+    builder.clean_shutdown()
+    if is_alone:
+        assert permissive(tmp_path) == ([10, 11, 12, 13], [])
+        return
+    with pytest.raises(CorruptRecordError, match="offsets 6 to 13, the segment starts at 10"):
+        read_arrow(tmp_path).read_all()
+    assert permissive(tmp_path)[0] == list(range(10))
+    assert [finding.kind for finding in findings(tmp_path)] == [FindingKind.CORRUPT_BATCH]
+
+
+@pytest.mark.parametrize("is_wrapper", [False, True])
+@pytest.mark.parametrize("reached", [0, 17])
+def test_a_last_batch_that_repeats_some_offsets_is_believed_where_the_log_ends_with_it(
+    tmp_path: Path, is_wrapper: bool, reached: int
+) -> None:
+    """No checksum covers a base offset: one that went down leaves the log too short."""
+    eight = [RecordSpec(value=b"v", offset_delta=delta) for delta in range(8)]
+    reaching = legacy_message_set(1, eight, base_offset=6, codec="gzip")
+    first = batch(0, 10)
+    if is_wrapper:
+        first = legacy_message_set(1, [RecordSpec(value=b"v", offset_delta=it) for it in range(10)])
+    builder = LogBuilder(tmp_path)
+    last = reaching if is_wrapper else batch(6, 8)
+    builder.partition("t", 0, [SegmentSpec([first, last], base_offset=0)])
+    builder.clean_shutdown()
+    if reached:
+        builder.high_watermarks({("t", 0): reached})
+    assert permissive(tmp_path)[0] == list(range(10))
+    builder.high_watermarks({("t", 0): 14})
+    assert permissive(tmp_path) == (list(range(14)), [])
