@@ -17,9 +17,10 @@ from spark_segmentlog.errors import (
     UnsafeTargetError,
 )
 from spark_segmentlog.log.directory.cluster_metadata import (
+    ALL_BROKERS,
     METADATA_PARTITION,
     ClusterTopic,
-    read_cluster_topics,
+    read_cluster_metadata,
 )
 from spark_segmentlog.log.findings import GOES_OFFLINE, STAYS_DOWN, Finding, FindingKind
 from spark_segmentlog.log.formats.checkpoints import (
@@ -42,6 +43,8 @@ class Cluster:
         Of the broker that has these directories.
     topics : mapping of topic to ClusterTopic, or None
         None where the metadata log is not to be found.
+    broker_settings : mapping of str to str
+        What was set for this broker, or for all, while they ran; not what their files say.
     siblings : tuple of str
         Log directories of the same broker beside these.
     """
@@ -49,6 +52,7 @@ class Cluster:
     cluster_id: str
     node_id: int
     topics: Mapping[str, ClusterTopic] | None = field(default=None)
+    broker_settings: Mapping[str, str] = field(default_factory=dict)
     siblings: tuple[str, ...] = ()
 
 
@@ -69,10 +73,16 @@ def read_cluster(log_directories: Sequence[str]) -> Cluster | None:
     beside = list(_beside(log_directories, owner))
     own = [(path, owner) for path in log_directories]
     holder = next((path for path, _ in (*own, *beside) if _has_metadata_log(path)), None)
+    metadata = None if holder is None else read_cluster_metadata(holder)
+    of_brokers = {} if metadata is None else metadata.broker_settings
     return Cluster(
         cluster_id=owner.cluster_id,
         node_id=owner.node_id,
-        topics=None if holder is None else read_cluster_topics(holder),
+        topics=None if metadata is None else metadata.topics,
+        broker_settings={
+            **of_brokers.get(ALL_BROKERS, {}),
+            **of_brokers.get(str(owner.node_id), {}),
+        },
         siblings=tuple(path for path, other in beside if other.node_id == owner.node_id),
     )
 

@@ -36,6 +36,8 @@ METADATA_PARTITION: Final = TopicPartition(CLUSTER_METADATA, 0)
 SNAPSHOT_NAME: Final = re.compile(r"\d{20}-\d{10}\.checkpoint")
 
 TOPIC_RESOURCE: Final = 2
+BROKER_RESOURCE: Final = 4
+ALL_BROKERS: Final = ""
 REMOTE_STORAGE_ENABLE: Final = "remote.storage.enable"
 _APPLIED: Final = frozenset(
     (
@@ -52,13 +54,18 @@ _APPLIED: Final = frozenset(
 class ClusterTopic:
     """A topic of a cluster: its id, as `partition.metadata` spells it, and who holds it.
 
-    `replicas` has the ids of the brokers for each partition; `is_tiered` tells whether older
-    segments are moved to remote storage.
+    `replicas` has the ids of the brokers for each partition, `settings` what was set for this topic
+    alone.
     """
 
     topic_id: str
     replicas: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    is_tiered: bool = False
+    settings: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_tiered(self) -> bool:
+        """Whether older segments are moved to remote storage."""
+        return self.settings.get(REMOTE_STORAGE_ENABLE) == "true"
 
     @property
     def max_replicas(self) -> int:
@@ -66,8 +73,30 @@ class ClusterTopic:
         return max((len(brokers) for brokers in self.replicas.values()), default=0)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterMetadata:
+    """What a metadata log ends with: topics, and what was set for brokers while they ran.
+
+    `broker_settings` is by the id of a broker; that of all brokers is empty.
+    """
+
+    topics: dict[str, ClusterTopic]
+    broker_settings: dict[str, dict[str, str]]
+
+
 def read_cluster_topics(log_directory: str) -> dict[str, ClusterTopic]:
     """Read the topics that the metadata log in a log directory ends with.
+
+    Raises
+    ------
+    UnsafeTargetError
+        A record that cannot be read: nothing is known then.
+    """
+    return read_cluster_metadata(log_directory).topics
+
+
+def read_cluster_metadata(log_directory: str) -> ClusterMetadata:
+    """Read what the metadata log in a log directory ends with.
 
     Raises
     ------
@@ -84,7 +113,7 @@ def read_cluster_topics(log_directory: str) -> dict[str, ClusterTopic]:
                 f"cannot read the cluster's metadata: {type(error).__name__}: {error} "
                 f"(file {source})"
             ) from error
-    return image.topics()
+    return image.metadata()
 
 
 def is_tiered(topic: str, log_directories: Iterable[str]) -> bool | None:
@@ -102,15 +131,17 @@ def is_tiered(topic: str, log_directories: Iterable[str]) -> bool | None:
 
 
 class _Image:
-    """Topics as the records so far leave them."""
+    """Topics and settings as the records so far leave them."""
 
     def __init__(self) -> None:
         self._ids: dict[str, str] = {}
         self._topics: dict[str, ClusterTopic] = {}
+        self._brokers: dict[str, dict[str, str]] = {}
         self._transaction: list[bytes] | None = None
 
-    def topics(self) -> dict[str, ClusterTopic]:
-        return {name: self._topics[topic_id] for name, topic_id in self._ids.items()}
+    def metadata(self) -> ClusterMetadata:
+        topics = {name: self._topics[topic_id] for name, topic_id in self._ids.items()}
+        return ClusterMetadata(topics=topics, broker_settings=self._brokers)
 
     def apply(self, value: bytes) -> None:
         cursor = ByteCursor(value)
@@ -143,11 +174,17 @@ class _Image:
             topic.replicas[fields["partitionId"]] = tuple(fields["replicas"])
 
     def _configure(self, fields: Mapping[str, Any]) -> None:
-        topic_id = self._ids.get(fields["resourceName"])
-        if topic_id is None or fields["resourceType"] != TOPIC_RESOURCE:
-            return
-        if fields["name"] == REMOTE_STORAGE_ENABLE:
-            self._topics[topic_id].is_tiered = fields["value"] == "true"
+        settings = self._settings_of(fields["resourceType"], fields["resourceName"])
+        if fields["value"] is None:
+            settings.pop(fields["name"], None)
+        else:
+            settings[fields["name"]] = fields["value"]
+
+    def _settings_of(self, resource_type: int, name: str) -> dict[str, str]:
+        if resource_type == BROKER_RESOURCE:
+            return self._brokers.setdefault(name, {})
+        topic_id = self._ids.get(name) if resource_type == TOPIC_RESOURCE else None
+        return {} if topic_id is None else self._topics[topic_id].settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_segmentlog.errors import UnknownTopicOrPartitionError, UnsafeTargetError
+from spark_segmentlog.log.directory.cluster import read_cluster
 from spark_segmentlog.log.directory.cluster_metadata import read_cluster_topics
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.write import targets
@@ -162,3 +163,45 @@ def test_where_many_new_partitions_go_is_worked_out_few_times(tmp_path: Path) ->
     assert [chosen.count(path) for path in layout.log_directories] == [500, 501]
     planned = read_target_layout(paths, new_partition_count=1001)
     assert [planned.directory_of(TopicPartition("new", it)) for it in range(1001)] == chosen
+
+
+def setting(kind: int, resource: str, name: str, value: str | None) -> bytes:
+    texts = b"".join(bytes((len(it) + 1,)) + it.encode() for it in (resource, name))
+    last = b"\0" if value is None else bytes((len(value) + 1,)) + value.encode()
+    return bytes((1, 4, 0, kind)) + texts + last + b"\0"
+
+
+def test_settings_of_topics_and_brokers_as_they_were_set_last(tmp_path: Path) -> None:
+    path = metadata_log(
+        tmp_path,
+        topic("t", 1),
+        setting(2, "t", "retention.ms", "5"),
+        setting(2, "t", "retention.ms", "6"),
+        setting(2, "t", "cleanup.policy", "compact"),
+        setting(2, "t", "cleanup.policy", None),
+        setting(2, "nobody", "retention.ms", "7"),
+        setting(4, "", "log.retention.ms", "8"),
+        setting(4, "1", "log.retention.ms", "9"),
+        setting(4, "2", "log.retention.ms", "10"),
+        setting(16, "t", "interval.ms", "11"),
+    )
+    assert read_cluster_topics(path)["t"].settings == {"retention.ms": "6"}
+    cluster = read_cluster([path])
+    assert cluster is not None
+    assert cluster.node_id == 1
+    assert cluster.broker_settings == {"log.retention.ms": "9"}
+
+
+def test_a_topic_made_anew_has_none_of_the_settings_of_the_old_one(tmp_path: Path) -> None:
+    old = [topic("t", 1), setting(2, "t", "remote.storage.enable", "true"), remove(1)]
+    path = metadata_log(tmp_path, *old, topic("t", 2))
+    assert read_cluster_topics(path)["t"].settings == {}
+    assert not read_cluster_topics(path)["t"].is_tiered
+
+
+def test_a_later_version_is_read_as_the_last_one_that_is_known(tmp_path: Path) -> None:
+    later = bytearray(partition(0, 1, 4, 5))
+    later[2] = 9
+    tagged = bytes(later[:-1]) + b"\x01\x20\x02ab"
+    path = metadata_log(tmp_path, topic("t", 1), tagged)
+    assert replicas(path) == {"t": {0: (4, 5)}}
