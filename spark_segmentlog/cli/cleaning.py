@@ -18,11 +18,17 @@ from spark_segmentlog.cli.arguments import (
 )
 from spark_segmentlog.cli.output import Column, OutputFormat, print_rows
 from spark_segmentlog.log.segment.growth import MAX_SEGMENT_BYTES, SegmentConfig
-from spark_segmentlog.log.upkeep.compaction import CompactionConfig, CompactionReport, compact
+from spark_segmentlog.log.upkeep.compaction import (
+    CompactionReport,
+    TopicCompaction,
+    compact,
+    plan_compaction,
+)
+from spark_segmentlog.log.upkeep.partitions import DEFAULT_FILE_DELETE_DELAY_MS
 from spark_segmentlog.log.upkeep.retention import (
     NO_LIMIT,
-    RetentionConfig,
     RetentionReport,
+    TopicRetention,
     apply_retention,
     plan_retention,
 )
@@ -35,8 +41,10 @@ RETENTION_COLUMNS: Final = (
     Column("logStartOffsetBefore", "start before", "number"),
     Column("logStartOffset", "start", "number"),
     Column("deletedSegments", "segments deleted", "number"),
+    Column("deletedRecords", "records deleted", "number"),
     Column("deletedBytes", "bytes deleted", "number"),
     Column("reasons", "because of"),
+    Column("cleanupPolicy", "policy"),
     Column("waitingFiles", "files waiting", "number"),
     Column("removedFiles", "files removed", "number"),
     Column("directory", "directory"),
@@ -56,8 +64,11 @@ COMPACTION_COLUMNS: Final = (
     Column("removedFiles", "files removed", "number"),
     Column("directory", "directory"),
 )
-RETENTION: Final = RetentionConfig()
-COMPACTION: Final = CompactionConfig()
+AS_SET: Final = "as the cluster says"
+
+dry_run_option: Final = click.option(
+    "--dry-run", is_flag=True, help="Only tell; takes no lock and writes nothing."
+)
 
 
 def _deletion_options(verb: _F) -> _F:
@@ -66,7 +77,7 @@ def _deletion_options(verb: _F) -> _F:
         click.option(
             "--file-delete-delay-ms",
             type=click.IntRange(min=0),
-            default=RETENTION.file_delete_delay_ms,
+            default=DEFAULT_FILE_DELETE_DELAY_MS,
             show_default=True,
             help="How long .deleted files stay for readers that have them open.",
         ),
@@ -93,20 +104,24 @@ def _deletion_options(verb: _F) -> _F:
 @click.option(
     "--retention-ms",
     type=click.IntRange(min=NO_LIMIT),
-    default=RETENTION.retention_ms,
-    show_default=True,
+    show_default=AS_SET,
     help="Segments whose youngest record is older go; -1 for no limit.",
 )
 @click.option(
     "--retention-bytes",
     type=click.IntRange(min=NO_LIMIT),
-    default=RETENTION.retention_bytes,
-    show_default=True,
+    show_default=AS_SET,
     help="Segments go while a partition keeps this many bytes; -1 for no limit.",
+)
+@click.option(
+    "--force",
+    "is_forced",
+    is_flag=True,
+    help="Also of topics whose cleanup.policy is compact alone.",
 )
 @_deletion_options
 @lock_timeout_option
-@click.option("--dry-run", is_flag=True, help="Only tell; takes no lock and writes nothing.")
+@dry_run_option
 @format_option
 def retain_verb(
     paths: tuple[str, ...],
@@ -118,11 +133,12 @@ def retain_verb(
 ) -> None:
     """Delete whole segments at the front of logs: by age, by size, below the log start offset.
 
-    A broker's own topic settings are not read.
+    What is not given is what the cluster's metadata says of the topic. Where that says nothing,
+    at least one of --retention-ms and --retention-bytes must be given; the other is no limit then.
     """
     chosen = topics_or_all(topics, all_topics=all_topics)
     run = plan_retention if dry_run else apply_retention
-    report = run(check_log_directories(paths), chosen, RetentionConfig(**settings), now_ms())
+    report = run(check_log_directories(paths), chosen, TopicRetention(**settings), now_ms())
     print_rows(RETENTION_COLUMNS, _retention_rows(report), output_format)
 
 
@@ -132,50 +148,61 @@ def retain_verb(
 @click.option(
     "--delete-retention-ms",
     type=click.IntRange(min=0),
-    default=COMPACTION.delete_retention_ms,
-    show_default=True,
+    show_default=AS_SET,
     help="How long tombstones and markers stay after the first run that met them.",
 )
 @click.option(
     "--min-compaction-lag-ms",
     type=click.IntRange(min=0),
-    default=COMPACTION.min_compaction_lag_ms,
-    show_default=True,
+    show_default=AS_SET,
     help="Records younger than this stay as they are.",
 )
 @click.option(
     "--min-cleanable-dirty-ratio",
     "min_cleanable_ratio",
     type=click.FloatRange(0, 1),
-    default=COMPACTION.min_cleanable_ratio,
+    default=TopicCompaction().min_cleanable_ratio,
     show_default=True,
     help="Leave logs alone of which a smaller part is new.",
 )
 @click.option(
     "--segment-bytes",
     type=click.IntRange(1, MAX_SEGMENT_BYTES),
-    default=COMPACTION.segment.segment_bytes,
+    default=SegmentConfig().segment_bytes,
     show_default=True,
     help="Segments are merged up to this size.",
 )
+@click.option(
+    "--force",
+    "is_forced",
+    is_flag=True,
+    help="Also of topics whose cleanup.policy is not to compact.",
+)
 @_deletion_options
 @lock_timeout_option
+@dry_run_option
 @format_option
 def compact_verb(
     paths: tuple[str, ...],
     topics: tuple[str, ...],
     all_topics: bool,
     segment_bytes: int,
+    dry_run: bool,
     output_format: OutputFormat,
     **settings: Any,
 ) -> None:
     """Keep of each key its latest record, in the closed segments of logs.
 
-    Records without a key go, so this is for topics that are meant to be compacted.
+    Records without a key go, so this is for topics that are meant to be compacted: one of which the
+    cluster's metadata says otherwise is refused, and left out by --all-topics. What is not given is
+    what the metadata says of the topic, or Kafka's default. Without metadata both
+    --delete-retention-ms and --min-compaction-lag-ms must be given.
     """
     chosen = topics_or_all(topics, all_topics=all_topics)
-    config = CompactionConfig(segment=SegmentConfig(segment_bytes=segment_bytes), **settings)
-    report = compact(check_log_directories(paths), chosen, config, now_ms())
+    segment = SegmentConfig(segment_bytes=segment_bytes)
+    config = TopicCompaction(segment=segment, leaves_out=all_topics, **settings)
+    run = plan_compaction if dry_run else compact
+    report = run(check_log_directories(paths), chosen, config, now_ms())
     print_rows(COMPACTION_COLUMNS, _compaction_rows(report), output_format)
 
 
@@ -188,8 +215,12 @@ def _retention_rows(report: RetentionReport) -> Iterator[dict[str, Any]]:
             "logStartOffsetBefore": it.log_start_offset_before,
             "logStartOffset": it.log_start_offset,
             "deletedSegments": len(it.deleted_segments),
+            "deletedRecords": it.deleted_records,
             "deletedBytes": it.deleted_bytes,
             "reasons": list(dict.fromkeys(str(gone.reason) for gone in it.deleted_segments)),
+            "cleanupPolicy": sorted(it.config.cleanup_policy),
+            "retentionMs": it.config.retention_ms,
+            "retentionBytes": it.config.retention_bytes,
             "removedFiles": it.removed_files,
             "waitingFiles": it.waiting_files,
         }
@@ -204,6 +235,8 @@ def _compaction_rows(report: CompactionReport) -> Iterator[dict[str, Any]]:
             "firstDirtyOffset": it.first_dirty_offset,
             "cleanedUpTo": it.cleaned_up_to,
             "passes": it.passes,
+            "deleteRetentionMs": it.config.delete_retention_ms,
+            "minCompactionLagMs": it.config.min_compaction_lag_ms,
             "segmentsBefore": it.segments_before,
             "segmentsAfter": it.segments_after,
             "recordsRead": it.records_read,

@@ -101,6 +101,8 @@ def _usage(option: click.Option) -> str:
 
 
 def _default(option: click.Option) -> str:
+    if isinstance(option.show_default, str):
+        return option.show_default
     return str(option.default) if option.show_default else ""
 
 

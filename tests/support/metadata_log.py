@@ -41,6 +41,12 @@ def remove(topic_number: int) -> bytes:
     return b"\x01\x09\x00" + identifier(topic_number) + b"\0"
 
 
+def setting(kind: int, resource: str, name: str, value: str | None) -> bytes:
+    texts = b"".join(bytes((len(it) + 1,)) + it.encode() for it in (resource, name))
+    last = b"\0" if value is None else bytes((len(value) + 1,)) + value.encode()
+    return bytes((1, 4, 0, kind)) + texts + last + b"\0"
+
+
 def metadata_log(directory: Path, *values: bytes) -> str:
     log = LogBuilder(directory)
     data = v2_batch([RecordSpec(value=value) for value in values])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from spark_segmentlog.errors import (
     LogPermissionError,
@@ -32,6 +33,15 @@ from spark_segmentlog.log.formats.checkpoints import (
 )
 from spark_segmentlog.log.io.reading import LOCAL
 
+BROKER_NAMES: Final = {
+    "cleanup.policy": "log.cleanup.policy",
+    "retention.ms": "log.retention.ms",
+    "retention.bytes": "log.retention.bytes",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+}
+"""What stands for a setting of topics that have none of their own, while a broker runs."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
@@ -54,6 +64,18 @@ class Cluster:
     topics: Mapping[str, ClusterTopic] | None = field(default=None)
     broker_settings: Mapping[str, str] = field(default_factory=dict)
     siblings: tuple[str, ...] = ()
+
+    def topic_settings(self, topic: str) -> dict[str, str] | None:
+        """Tell what is set for a topic, by the topic's names; None where the topic is not known."""
+        known = (self.topics or {}).get(topic)
+        if known is None:
+            return None
+        of_broker = {
+            name: self.broker_settings[broker_name]
+            for name, broker_name in BROKER_NAMES.items()
+            if broker_name in self.broker_settings
+        }
+        return {**of_broker, **known.settings}
 
 
 def read_cluster(log_directories: Sequence[str]) -> Cluster | None:

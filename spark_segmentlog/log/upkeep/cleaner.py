@@ -21,7 +21,7 @@ offset would not fit 31 bits relative to its base, or a position not 31 bits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NoReturn
 
@@ -239,6 +239,14 @@ class GroupCleaner:
         self._producer_ids = np.array(producer_ids, np.int64)
         self._last_data_offsets = np.array([it.last_data_offset for it in last], np.int64)
         self._last_epochs = np.array([it.producer_epoch for it in last], np.int64)
+
+    def measure(self, segments: Sequence[Segment], modified_ns: Sequence[int]) -> CleanedGroup:
+        """Tell what `clean` would leave of neighbouring segments; writes nothing."""
+        first = segments[0]
+        group = CleanedGroup(first.directory, first.base_offset, self._rules, _MeasuredSegment)
+        for segment, modified in zip(segments, modified_ns, strict=True):
+            self._clean_segment(segment, modified // 1_000_000, group)
+        return group
 
     def clean(self, segments: Sequence[Segment], modified_ns: Sequence[int]) -> CleanedGroup:
         """Write what stays of neighbouring segments to ``.cleaned`` files, complete and synced.
@@ -554,11 +562,18 @@ class CleanedGroup:
         Whether anything differs from what it replaces.
     """
 
-    def __init__(self, directory: str, base_offset: int, rules: CleaningRules) -> None:
+    def __init__(
+        self,
+        directory: str,
+        base_offset: int,
+        rules: CleaningRules,
+        make_segment: Callable[[str, int], _CleanedSegment] | None = None,
+    ) -> None:
         self._directory = directory
         self._rules = rules
+        self._make_segment = make_segment or _CleanedSegment
         self.has_changed = False
-        self._segments = [_CleanedSegment(directory, base_offset)]
+        self._segments = [self._make_segment(directory, base_offset)]
 
     @property
     def base_offsets(self) -> list[int]:
@@ -579,9 +594,8 @@ class CleanedGroup:
             start = int(ends[done - 1]) if done else 0
             count = current.count_fitting(chunk.extents.last_offsets[done:], ends[done:] - start)
             if count == 0:
-                self._segments.append(
-                    _CleanedSegment(self._directory, int(chunk.base_offsets[done]))
-                )
+                base_offset = int(chunk.base_offsets[done])
+                self._segments.append(self._make_segment(self._directory, base_offset))
                 continue
             rows = slice(done, done + count)
             extents = BatchExtents(
@@ -630,7 +644,10 @@ class _CleanedSegment:
         self.aborted: list[AbortedTransaction] = []
         self._offset_entries: list[bytes] = []
         self._time_entries: list[bytes] = []
-        self._descriptor: int | None = files.create_exclusive(self._path(LOG_SUFFIX))
+        self._descriptor = self._create()
+
+    def _create(self) -> int | None:
+        return files.create_exclusive(self._path(LOG_SUFFIX))
 
     def count_fitting(self, last_offsets: Int64s, ends: Int64s) -> int:
         """Count the batches that fit behind what is there; `ends` counts from its end."""
@@ -673,6 +690,18 @@ class _CleanedSegment:
 
     def _path(self, kind: str) -> str:
         return segment_path(self._directory, self.tail.base_offset, kind, CLEANED_SUFFIX)
+
+
+class _MeasuredSegment(_CleanedSegment):
+    """One that is counted, and not written."""
+
+    def _create(self) -> None:
+        """Make no file."""
+
+    def append(self, data: memoryview, extents: BatchExtents, index_interval_bytes: int) -> None:
+        self.tail = append_batches(
+            self.tail, extents, index_interval_bytes=index_interval_bytes
+        ).tail
 
 
 def _require_good_crcs(walk: HeaderWalk, table: HeaderTable, rows: Int64s) -> None:

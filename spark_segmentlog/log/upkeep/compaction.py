@@ -17,11 +17,12 @@ A log without anything new is cleaned again only where a delete horizon is over.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from spark_segmentlog.errors import OptionValueError
+from spark_segmentlog.errors import OptionValueError, UnsafeTargetError
 from spark_segmentlog.log.directory.state import LogDirectoryState
 from spark_segmentlog.log.formats import offset_index, time_index
 from spark_segmentlog.log.formats.checkpoints import (
@@ -29,7 +30,7 @@ from spark_segmentlog.log.formats.checkpoints import (
     read_offset_checkpoint,
 )
 from spark_segmentlog.log.io.reading import LOCAL
-from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.log.names import MAX_OFFSET, TopicPartition
 from spark_segmentlog.log.segment.growth import MAX_RELATIVE_OFFSET, SegmentConfig
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.transactions.producer_survey import survey_producers
@@ -41,9 +42,11 @@ from spark_segmentlog.log.upkeep.cleaner import (
     build_offset_map,
 )
 from spark_segmentlog.log.upkeep.partitions import (
+    CleanupPolicy,
     MaintenanceConfig,
     PartitionPlace,
     announce_change,
+    find_places,
     finish_earlier_pass,
     maintained,
     wait_and_sweep,
@@ -52,6 +55,7 @@ from spark_segmentlog.log.upkeep.partitions import (
 from spark_segmentlog.log.upkeep.retention import delete_below_log_start
 from spark_segmentlog.log.upkeep.swap import (
     SegmentFile,
+    Sweep,
     list_segment_files,
     replace_segments,
     sweep_deleted,
@@ -103,6 +107,91 @@ class CompactionConfig(MaintenanceConfig):
                 "needed"
             )
 
+    def settle(self, place: PartitionPlace) -> CompactionConfig:
+        """Give the settings for a partition: these."""
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicCompaction(MaintenanceConfig):
+    """Compaction as the cluster's metadata says of each topic, but for what is given.
+
+    Attributes
+    ----------
+    delete_retention_ms, min_compaction_lag_ms : int or None
+        None for what is set for the topic, or Kafka's default for one that the cluster knows.
+    min_cleanable_ratio : float
+    segment : SegmentConfig
+    is_forced : bool
+        Whether topics are compacted whose ``cleanup.policy`` is not to compact.
+    leaves_out : bool
+        Whether such topics are left out, rather than refused.
+    """
+
+    delete_retention_ms: int | None = None
+    min_compaction_lag_ms: int | None = None
+    min_cleanable_ratio: float = 0.0
+    segment: SegmentConfig = field(default_factory=SegmentConfig)
+    is_forced: bool = False
+    leaves_out: bool = False
+
+    def settle(self, place: PartitionPlace) -> CompactionConfig | None:
+        """Give the settings for a partition; None where its topic is left out.
+
+        Raises
+        ------
+        OptionValueError
+            Nothing says what compaction may take away.
+        UnsafeTargetError
+            The topic is not to be compacted.
+        """
+        if place.settings is None:
+            self._check_given(place)
+        elif not self._may_compact(place):
+            return None
+        return CompactionConfig(
+            file_delete_delay_ms=self.file_delete_delay_ms,
+            wait_for_deletion=self.wait_for_deletion,
+            allow_replicated=self.allow_replicated,
+            lock_timeout_ms=self.lock_timeout_ms,
+            delete_retention_ms=_first(
+                self.delete_retention_ms, place.number("delete.retention.ms"), DAY_MS
+            ),
+            min_compaction_lag_ms=_first(
+                self.min_compaction_lag_ms, place.number("min.compaction.lag.ms"), 0
+            ),
+            min_cleanable_ratio=self.min_cleanable_ratio,
+            segment=self.segment,
+        )
+
+    def _check_given(self, place: PartitionPlace) -> None:
+        given = {
+            "delete.retention.ms": self.delete_retention_ms,
+            "min.compaction.lag.ms": self.min_compaction_lag_ms,
+        }
+        missing = [name for name, value in given.items() if value is None]
+        if missing:
+            raise OptionValueError(
+                f"what compaction may take away from topic {place.topic_partition.topic} is not "
+                f"known: no metadata of a cluster tells it; give {' and '.join(missing)}"
+            )
+
+    def _may_compact(self, place: PartitionPlace) -> bool:
+        policy = place.cleanup_policy
+        if self.is_forced or CleanupPolicy.COMPACT in (policy or ()):
+            return True
+        if self.leaves_out:
+            return False
+        said = "no cleanup.policy" if policy is None else f"cleanup.policy {','.join(policy)}"
+        raise UnsafeTargetError(
+            f"topic {place.topic_partition.topic} has {said}: compaction takes away all records "
+            "but the latest of each key, and those without a key; only where it is forced"
+        )
+
+
+def _first(*values: int | None) -> int:
+    return next(it for it in values if it is not None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionCompaction:
@@ -110,6 +199,8 @@ class PartitionCompaction:
 
     Attributes
     ----------
+    config : CompactionConfig
+        The settings that it went by.
     first_dirty_offset : int
         From where on the log had not been cleaned before.
     cleaned_up_to : int
@@ -126,6 +217,7 @@ class PartitionCompaction:
 
     topic_partition: TopicPartition
     directory: str
+    config: CompactionConfig
     first_dirty_offset: int
     cleaned_up_to: int
     passes: int
@@ -150,7 +242,7 @@ class CompactionReport:
 def compact(
     log_directories: Sequence[str],
     topics: Sequence[str] | None,
-    config: CompactionConfig,
+    config: CompactionConfig | TopicCompaction,
     now_ms: int,
 ) -> CompactionReport:
     """Compact topics by key, under the locks of the log directories.
@@ -161,14 +253,17 @@ def compact(
         They are one log, as a broker's ``log.dirs``.
     topics : sequence of str or None
         None for all but a broker's own.
-    config : CompactionConfig
+    config : CompactionConfig or TopicCompaction
+        The same for all topics, or as the cluster says of each.
     now_ms : int
         The time that horizons and lags are measured from.
 
     Raises
     ------
+    OptionValueError
+        Nothing says what compaction may take away from a topic.
     LogLockedError, UnsafeTargetError, UnknownTopicOrPartitionError
-        As of `retention.apply_retention`.
+        As of `retention.apply_retention`; also for a topic that is not to be compacted.
     CorruptRecordError
         Bad bytes in a closed segment; its partition's records are as before.
     """
@@ -176,13 +271,39 @@ def compact(
         return compact_places(places, config, now_ms)
 
 
+def plan_compaction(
+    log_directories: Sequence[str],
+    topics: Sequence[str] | None,
+    config: CompactionConfig | TopicCompaction,
+    now_ms: int,
+) -> CompactionReport:
+    """Tell what `compact` would do now; takes no lock and writes nothing.
+
+    Parameters and errors are those of `compact`, but for locks. The map of latest offsets holds all
+    keys here, so that one pass tells what several would leave. ``.deleted`` files are not looked
+    at.
+    """
+    paths = sorted({os.path.realpath(path) for path in log_directories})
+    places = find_places(paths, topics, allow_replicated=config.allow_replicated)
+    planned = (_CompactionPlan(place, it, now_ms).run() for place, it in _settled(places, config))
+    return CompactionReport(partitions=tuple(planned))
+
+
 def compact_places(
-    places: Sequence[PartitionPlace], config: CompactionConfig, now_ms: int
+    places: Sequence[PartitionPlace], config: CompactionConfig | TopicCompaction, now_ms: int
 ) -> CompactionReport:
     """Compact partitions whose directories' locks are held."""
-    done = tuple(_PartitionCompactor(place, config, now_ms).run() for place in places)
-    wait_and_sweep(places, config)
+    settled = _settled(places, config)
+    done = tuple(_PartitionCompactor(place, it, now_ms).run() for place, it in settled)
+    wait_and_sweep([place for place, _ in settled], config)
     return CompactionReport(partitions=done)
+
+
+def _settled(
+    places: Sequence[PartitionPlace], config: CompactionConfig | TopicCompaction
+) -> list[tuple[PartitionPlace, CompactionConfig]]:
+    settled = ((place, config.settle(place)) for place in places)
+    return [(place, it) for place, it in settled if it is not None]
 
 
 def group_segments(
@@ -236,37 +357,62 @@ class _PartitionCompactor:
         self._passes = 0
 
     def run(self) -> PartitionCompaction:
-        finish_earlier_pass(self._place)
+        self._begin()
         self._state = LogDirectoryState.read(self._place.log_directory)
-        delete_below_log_start(self._place, self._now_ms)
-        before = list_segment_files(self._place.directory)
+        before = self._segments()
         first_dirty = cleaned_up_to = before[0].base_offset if before else 0
         if len(before) > 1 and self._may_be_dirty_enough(before):
             self._survey = survey_producers(self._place.segments(self._state, before))
             first_dirty = self._first_dirty_offset(before)
             cleaned_up_to = self._clean(before, first_dirty)
-        after = list_segment_files(self._place.directory)
-        sweep = sweep_deleted(
-            self._place.directory,
-            now_ms=self._now_ms,
-            delay_ms=self._config.file_delete_delay_ms,
-        )
+        segments_after, bytes_after = self._sizes_after(before)
+        sweep = self._sweep()
         return PartitionCompaction(
             topic_partition=self._place.topic_partition,
             directory=self._place.directory,
+            config=self._config,
             first_dirty_offset=first_dirty,
             cleaned_up_to=cleaned_up_to,
             passes=self._passes,
             segments_before=len(before),
-            segments_after=len(after),
+            segments_after=segments_after,
             records_read=self._counts.records_read,
             records_kept=self._counts.records_kept,
             records_without_key=self._counts.records_without_key,
             bytes_before=sum(segment.size_bytes for segment in before),
-            bytes_after=sum(segment.size_bytes for segment in after),
+            bytes_after=bytes_after,
             removed_files=sweep.removed,
             waiting_files=sweep.waiting,
         )
+
+    # What a plan does otherwise.
+
+    def _begin(self) -> None:
+        finish_earlier_pass(self._place)
+        delete_below_log_start(self._place, self._now_ms)
+
+    def _segments(self) -> list[SegmentFile]:
+        return list_segment_files(self._place.directory)
+
+    def _sizes_after(self, before: Sequence[SegmentFile]) -> tuple[int, int]:
+        after = self._segments()
+        return len(after), sum(segment.size_bytes for segment in after)
+
+    def _sweep(self) -> Sweep:
+        return sweep_deleted(
+            self._place.directory,
+            now_ms=self._now_ms,
+            delay_ms=self._config.file_delete_delay_ms,
+        )
+
+    def _dedupe_buffer_bytes(self, dirty_records: int) -> int:
+        return self._config.dedupe_buffer_bytes
+
+    def _note_reached(self, offset: int) -> None:
+        write_offset(self._place, CLEANER_OFFSET_CHECKPOINT, offset, self._cleaner_offsets())
+        _log.info("%s: compacted up to offset %d", self._place.directory, offset)
+
+    # What both do.
 
     def _clean(self, segments: Sequence[SegmentFile], first_dirty: int) -> int:
         """Clean pass by pass; gives the offset below which the log is clean."""
@@ -359,11 +505,7 @@ class _PartitionCompactor:
     def _clean_pass(self, first_dirty: int, end_offset: int) -> int:
         """Rewrite the segments below the end once; gives the offset that the map has reached."""
         self._passes += 1
-        found = [
-            segment
-            for segment in list_segment_files(self._place.directory)
-            if segment.base_offset < end_offset
-        ]
+        found = [segment for segment in self._segments() if segment.base_offset < end_offset]
         offset_map = self._offset_map(found, first_dirty, end_offset)
         reached = offset_map.latest_offset + 1
         cleaner = GroupCleaner(
@@ -383,8 +525,7 @@ class _PartitionCompactor:
         for group in groups:
             self._clean_group(cleaner, group, [described[it.base_offset] for it in group])
         self._add_counts(cleaner.counts)
-        write_offset(self._place, CLEANER_OFFSET_CHECKPOINT, reached, self._cleaner_offsets())
-        _log.info("%s: compacted up to offset %d", self._place.directory, reached)
+        self._note_reached(reached)
         return reached
 
     def _offset_map(
@@ -395,8 +536,9 @@ class _PartitionCompactor:
             for segment in self._place.segments(self._state, found, end_offset)
             if segment.end_offset_bound is None or segment.end_offset_bound > first_dirty
         ]
+        dirty_records = self._dirty_records(first_dirty)
         offset_map = OffsetMap(
-            self._config.dedupe_buffer_bytes, expected_records=self._dirty_records(first_dirty)
+            self._dedupe_buffer_bytes(dirty_records), expected_records=dirty_records
         )
         build_offset_map(
             offset_map,
@@ -462,3 +604,46 @@ class _PartitionCompactor:
         total.records_without_key += counts.records_without_key
         total.bytes_read += counts.bytes_read
         total.bytes_kept += counts.bytes_kept
+
+
+class _CompactionPlan(_PartitionCompactor):
+    """Tells what compaction of a partition would do; writes nothing."""
+
+    def __init__(self, place: PartitionPlace, config: CompactionConfig, now_ms: int) -> None:
+        super().__init__(place, config, now_ms)
+        # Segments, and their bytes, that would go and that would stand there for them.
+        self._replaced = self._replaced_bytes = 0
+
+    def _begin(self) -> None:
+        """Leave everything as it is."""
+
+    def _segments(self) -> list[SegmentFile]:
+        """List the segments that the deletion below the log start would leave."""
+        segments = list_segment_files(self._place.directory)
+        start = self._place.log_start_offset(self._state, segments)
+        ends = [*(segment.base_offset for segment in segments[1:]), MAX_OFFSET]
+        return [it for it, end in zip(segments, ends, strict=True) if end > start]
+
+    def _sizes_after(self, before: Sequence[SegmentFile]) -> tuple[int, int]:
+        size_bytes = sum(segment.size_bytes for segment in before)
+        return len(before) - self._replaced, size_bytes - self._replaced_bytes
+
+    def _sweep(self) -> Sweep:
+        return Sweep(removed=0, waiting=0)
+
+    def _dedupe_buffer_bytes(self, dirty_records: int) -> int:
+        return max(self._config.dedupe_buffer_bytes, 4 * SLOT_BYTES * dirty_records)
+
+    def _note_reached(self, offset: int) -> None:
+        """Write nothing."""
+
+    def _clean_group(
+        self,
+        cleaner: GroupCleaner,
+        group: Sequence[SegmentFile],
+        described: Sequence[Segment],
+    ) -> None:
+        measured = cleaner.measure(described, [segment.modified_ns for segment in group])
+        if len(group) > 1 or measured.has_changed or len(measured.base_offsets) > 1:
+            self._replaced += len(group) - len(measured.base_offsets)
+            self._replaced_bytes += sum(it.size_bytes for it in group) - measured.size_bytes

@@ -12,9 +12,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Final
 
-from spark_segmentlog.errors import UnknownTopicOrPartitionError, UnsafeTargetError
+from spark_segmentlog.errors import (
+    OptionValueError,
+    UnknownTopicOrPartitionError,
+    UnsafeTargetError,
+)
 from spark_segmentlog.log.directory.journal import VERSIONS_FILE_NAME, read_versions
 from spark_segmentlog.log.directory.state import LogDirectoryState
 from spark_segmentlog.log.formats.checkpoints import (
@@ -51,6 +56,13 @@ DEFAULT_FILE_DELETE_DELAY_MS: Final = 60_000
 _MAX_SLEEP_SECONDS: Final = 0.5
 
 
+class CleanupPolicy(StrEnum):
+    """``cleanup.policy``; both at once is a set of the two."""
+
+    DELETE = "delete"
+    COMPACT = "compact"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceConfig:
     """What both are told.
@@ -81,11 +93,58 @@ class PartitionPlace:
     ----------
     high_watermark : int or None
         Rows from here on may still vanish with another replica; None where there is no other.
+    settings : mapping of str to str, or None
+        What the cluster's metadata says is set for the topic; None where it does not know it.
     """
 
     topic_partition: TopicPartition
     log_directory: str
     high_watermark: int | None = None
+    settings: Mapping[str, str] | None = None
+
+    @property
+    def cleanup_policy(self) -> frozenset[CleanupPolicy] | None:
+        """The topic's ``cleanup.policy``; None where nothing is set.
+
+        Raises
+        ------
+        OptionValueError
+            It is set to what is none.
+        """
+        text = (self.settings or {}).get("cleanup.policy")
+        if text is None:
+            return None
+        try:
+            return frozenset(CleanupPolicy(it.strip()) for it in text.split(",") if it.strip())
+        except ValueError as error:
+            raise self._bad_setting("cleanup.policy", text) from error
+
+    def number(self, name: str) -> int | None:
+        """Give a setting of the topic that is a number; None where nothing is set.
+
+        Raises
+        ------
+        OptionValueError
+            It is set to what is none.
+        """
+        text = (self.settings or {}).get(name)
+        try:
+            return None if text is None else int(text)
+        except ValueError as error:
+            raise self._bad_setting(name, text) from error
+
+    def missing(self, names: str) -> str:
+        """Say why settings are not known."""
+        if self.settings is None:
+            return "no metadata of a cluster tells it"
+        return (
+            f"the cluster's metadata has neither {names} for it, and what its brokers' own files "
+            "say is not known here"
+        )
+
+    def _bad_setting(self, name: str, text: str | None) -> OptionValueError:
+        topic = self.topic_partition.topic
+        return OptionValueError(f"the cluster's metadata has {name} {text!r} for topic {topic}")
 
     @property
     def directory(self) -> str:
@@ -178,6 +237,9 @@ def find_places(
             topic_partition=topic_partition,
             log_directory=path,
             high_watermark=_high_watermark(layout, path, topic_partition),
+            settings=None
+            if layout.cluster is None
+            else layout.cluster.topic_settings(topic_partition.topic),
         )
         for topic_partition, path in chosen
     ]

@@ -21,10 +21,11 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from spark_segmentlog.errors import OptionValueError
 from spark_segmentlog.log.directory.state import LogDirectoryState
 from spark_segmentlog.log.io import files
 from spark_segmentlog.log.names import (
@@ -33,10 +34,12 @@ from spark_segmentlog.log.names import (
     TIME_INDEX_SUFFIX,
     TopicPartition,
 )
-from spark_segmentlog.log.segment.segment import Segment
+from spark_segmentlog.log.partition.partition_log import scan_segments
+from spark_segmentlog.log.segment.segment import ScanOptions, Segment
 from spark_segmentlog.log.segment.walk import ReadBuffer
 from spark_segmentlog.log.transactions.producer_survey import survey_producers
 from spark_segmentlog.log.upkeep.partitions import (
+    CleanupPolicy,
     MaintenanceConfig,
     PartitionPlace,
     find_places,
@@ -55,16 +58,10 @@ from spark_segmentlog.log.upkeep.swap import (
     sweep_deleted,
     write_snapshot,
 )
+from spark_segmentlog.record.read.record_filter import RecordFilter
 
 DEFAULT_RETENTION_MS: Final = 7 * 24 * 60 * 60 * 1000
 NO_LIMIT: Final = -1
-
-
-class CleanupPolicy(StrEnum):
-    """``cleanup.policy``; both at once is a set of the two."""
-
-    DELETE = "delete"
-    COMPACT = "compact"
 
 
 _log = logging.getLogger(__name__)
@@ -94,6 +91,60 @@ class RetentionConfig(MaintenanceConfig):
     retention_bytes: int = NO_LIMIT
     cleanup_policy: frozenset[CleanupPolicy] = frozenset({CleanupPolicy.DELETE})
 
+    def settle(self, place: PartitionPlace) -> RetentionConfig:
+        """Give the settings for a partition: these."""
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRetention(MaintenanceConfig):
+    """Retention as the cluster's metadata says of each topic, but for what is given.
+
+    Attributes
+    ----------
+    retention_ms, retention_bytes : int or None
+        -1 for no limit; None for what is set for the topic, no limit where only the other one is.
+    is_forced : bool
+        Whether segments of topics go by age and size too whose ``cleanup.policy`` has no delete.
+    """
+
+    retention_ms: int | None = None
+    retention_bytes: int | None = None
+    is_forced: bool = False
+
+    def settle(self, place: PartitionPlace) -> RetentionConfig:
+        """Give the settings for a partition.
+
+        Raises
+        ------
+        OptionValueError
+            Nothing says how long the topic keeps its records.
+        """
+        policy = place.cleanup_policy
+        if policy is None or self.is_forced:
+            policy = frozenset({CleanupPolicy.DELETE})
+        limit_ms = _or(self.retention_ms, place.number("retention.ms"))
+        limit_bytes = _or(self.retention_bytes, place.number("retention.bytes"))
+        if CleanupPolicy.DELETE in policy and limit_ms is None and limit_bytes is None:
+            raise OptionValueError(
+                f"how long topic {place.topic_partition.topic} keeps its records is not known: "
+                f"{place.missing('retention.ms nor retention.bytes')}; give one of the two, -1 for "
+                "no limit"
+            )
+        return RetentionConfig(
+            file_delete_delay_ms=self.file_delete_delay_ms,
+            wait_for_deletion=self.wait_for_deletion,
+            allow_replicated=self.allow_replicated,
+            lock_timeout_ms=self.lock_timeout_ms,
+            retention_ms=NO_LIMIT if limit_ms is None else limit_ms,
+            retention_bytes=NO_LIMIT if limit_bytes is None else limit_bytes,
+            cleanup_policy=policy,
+        )
+
+
+def _or(given: int | None, known: int | None) -> int | None:
+    return known if given is None else given
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedSegment:
@@ -106,15 +157,20 @@ class DeletedSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRetention:
-    """What a pass did to one partition; `waiting_files` are ``.deleted`` and still too young."""
+    """What a pass did to one partition; `waiting_files` are ``.deleted`` and still too young.
+
+    `config` are the settings that it went by. `deleted_records` is told by a plan alone.
+    """
 
     topic_partition: TopicPartition
     directory: str
+    config: RetentionConfig
     log_start_offset_before: int
     log_start_offset: int
     deleted_segments: tuple[DeletedSegment, ...]
     removed_files: int
     waiting_files: int
+    deleted_records: int | None = None
 
     @property
     def deleted_bytes(self) -> int:
@@ -132,7 +188,7 @@ class RetentionReport:
 def apply_retention(
     log_directories: Sequence[str],
     topics: Sequence[str] | None,
-    config: RetentionConfig,
+    config: RetentionConfig | TopicRetention,
     now_ms: int,
 ) -> RetentionReport:
     """Delete what is too old or too much, under the locks of the log directories.
@@ -143,12 +199,15 @@ def apply_retention(
         They are one log, as a broker's ``log.dirs``.
     topics : sequence of str or None
         None for all but a broker's own.
-    config : RetentionConfig
+    config : RetentionConfig or TopicRetention
+        The same for all topics, or as the cluster says of each.
     now_ms : int
         The time that ages are measured from.
 
     Raises
     ------
+    OptionValueError
+        Nothing says how long a topic keeps its records.
     LogLockedError
         A broker, or another writer, has one of the directories.
     UnsafeTargetError
@@ -169,24 +228,28 @@ def delete_below_log_start(place: PartitionPlace, now_ms: int) -> None:
 def plan_retention(
     log_directories: Sequence[str],
     topics: Sequence[str] | None,
-    config: RetentionConfig,
+    config: RetentionConfig | TopicRetention,
     now_ms: int,
 ) -> RetentionReport:
     """Tell which segments `apply_retention` would delete now; takes no lock and writes nothing.
 
     Parameters and errors are those of `apply_retention`, but for locks. ``.deleted`` files are not
-    looked at.
+    looked at; the records that would go are counted.
     """
     paths = sorted({os.path.realpath(path) for path in log_directories})
     places = find_places(paths, topics, allow_replicated=config.allow_replicated)
-    return RetentionReport(partitions=tuple(_plan_partition(it, config, now_ms) for it in places))
+    settled = [(place, config.settle(place)) for place in places]
+    return RetentionReport(
+        partitions=tuple(_plan_partition(place, it, now_ms) for place, it in settled)
+    )
 
 
 def apply_retention_to(
-    places: Sequence[PartitionPlace], config: RetentionConfig, now_ms: int
+    places: Sequence[PartitionPlace], config: RetentionConfig | TopicRetention, now_ms: int
 ) -> RetentionReport:
     """Apply retention to partitions whose directories' locks are held."""
-    done = tuple(_retain_partition(place, config, now_ms) for place in places)
+    settled = [(place, config.settle(place)) for place in places]
+    done = tuple(_retain_partition(place, it, now_ms) for place, it in settled)
     wait_and_sweep(places, config)
     return RetentionReport(partitions=done)
 
@@ -196,6 +259,7 @@ class _Choice:
     """The segments of a partition, ascending, and those at the front that go."""
 
     place: PartitionPlace
+    config: RetentionConfig
     state: LogDirectoryState
     segments: Sequence[SegmentFile]
     log_start_offset: int
@@ -215,6 +279,7 @@ class _Choice:
         return PartitionRetention(
             topic_partition=self.place.topic_partition,
             directory=self.place.directory,
+            config=self.config,
             log_start_offset_before=self.log_start_offset,
             log_start_offset=new_start,
             deleted_segments=tuple(self.doomed),
@@ -238,7 +303,16 @@ def _plan_partition(
 ) -> PartitionRetention:
     choice = _choose(place, config, now_ms)
     new_start = choice.new_start(lambda: choice.described()[-1].next_offset())
-    return choice.report(new_start, Sweep(removed=0, waiting=0))
+    report = choice.report(new_start, Sweep(removed=0, waiting=0))
+    return replace(report, deleted_records=_count_records(choice, new_start))
+
+
+def _count_records(choice: _Choice, end_offset: int) -> int:
+    """Count the records that a reader still sees of the segments that go."""
+    wanted = RecordFilter(start_offset=choice.log_start_offset, end_offset=end_offset)
+    options = ScanOptions(columns=(), record_filter=wanted, skip_corrupt=True)
+    doomed = choice.described()[: len(choice.doomed)]
+    return sum(batch.num_rows for batch in scan_segments(doomed, options))
 
 
 def _choose(place: PartitionPlace, config: RetentionConfig, now_ms: int) -> _Choice:
@@ -247,6 +321,7 @@ def _choose(place: PartitionPlace, config: RetentionConfig, now_ms: int) -> _Cho
     start = place.log_start_offset(state, segments)
     return _Choice(
         place=place,
+        config=config,
         state=state,
         segments=segments,
         log_start_offset=start,

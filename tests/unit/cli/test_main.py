@@ -19,8 +19,8 @@ from tests.support.running import NAME, batches, contents, run
 WRITING = [
     ["recover", "--apply"],
     ["reindex"],
-    ["retain", "--all-topics"],
-    ["compact", "--all-topics"],
+    ["retain", "--all-topics", "--retention-ms", "1"],
+    ["compact", "--all-topics", "--delete-retention-ms", "0", "--min-compaction-lag-ms", "0"],
 ]
 
 
@@ -32,6 +32,7 @@ def test_help_names_every_verb_whole():
         "compact",
         "create",
         "dump",
+        "lag",
         "ls",
         "preflight",
         "recover",
@@ -42,7 +43,7 @@ def test_help_names_every_verb_whole():
     assert "..." not in ran.stdout.partition("Commands:\n")[2]
 
 
-@pytest.mark.parametrize("verb", ["ls", "dump", "verify", "recover", "reindex"])
+@pytest.mark.parametrize("verb", ["ls", "dump", "lag", "verify", "recover", "reindex"])
 def test_a_missing_path_is_one_line_and_exit_code_2(tmp_path: Path, verb: str) -> None:
     path = tmp_path / "nowhere"
     ran = run(verb, path)
@@ -62,14 +63,23 @@ def test_an_unknown_topic_is_named_with_those_that_are_there(tmp_path: Path) -> 
 @pytest.mark.parametrize("uri", ["s3://bucket/x", "s3:/bucket/x", "nowhere://x", "file://host/x"])
 @pytest.mark.parametrize(
     "verb",
-    [*WRITING, ["recover"], ["preflight"], ["create", "t"], ["ls"], ["dump"], ["verify"]],
+    [
+        *WRITING,
+        ["recover"],
+        ["preflight"],
+        ["create", "t"],
+        ["ls"],
+        ["dump"],
+        ["lag"],
+        ["verify"],
+    ],
     ids=" ".join,
 )
 def test_what_looks_like_a_uri_is_never_a_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: list[str], uri: str
 ) -> None:
     """Whatever writes refuses any; a reader asks the file system of that name, if there is one."""
-    only_reads = verb[0] in ("ls", "dump", "verify")
+    only_reads = verb[0] in ("ls", "dump", "lag", "verify")
     if only_reads and uri.startswith("s3:"):
         uri = uri.replace("s3:", "nothing:")
     monkeypatch.chdir(tmp_path)

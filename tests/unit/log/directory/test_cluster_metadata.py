@@ -24,6 +24,7 @@ from tests.support.metadata_log import (
     metadata_log,
     partition,
     remove,
+    setting,
     topic,
 )
 
@@ -163,12 +164,6 @@ def test_where_many_new_partitions_go_is_worked_out_few_times(tmp_path: Path) ->
     assert [chosen.count(path) for path in layout.log_directories] == [500, 501]
     planned = read_target_layout(paths, new_partition_count=1001)
     assert [planned.directory_of(TopicPartition("new", it)) for it in range(1001)] == chosen
-
-
-def setting(kind: int, resource: str, name: str, value: str | None) -> bytes:
-    texts = b"".join(bytes((len(it) + 1,)) + it.encode() for it in (resource, name))
-    last = b"\0" if value is None else bytes((len(value) + 1,)) + value.encode()
-    return bytes((1, 4, 0, kind)) + texts + last + b"\0"
 
 
 def test_settings_of_topics_and_brokers_as_they_were_set_last(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from spark_segmentlog.log.upkeep.compaction import (
     PartitionCompaction,
     compact,
     group_segments,
+    plan_compaction,
 )
 from spark_segmentlog.log.upkeep.swap import SegmentFile
 from spark_segmentlog.testing.builder import (
@@ -74,9 +75,26 @@ def run(
     directory: Path, config: CompactionConfig = CONFIG, now_ms: int = NOW_MS
 ) -> PartitionCompaction:
     # Files are as young as the wall clock says, so nothing is waited for.
-    report = compact([str(directory.parent)], None, config, now_ms)
-    (partition,) = report.partitions
+    planned = plan(directory, config, now_ms)
+    (partition,) = compact([str(directory.parent)], None, config, now_ms).partitions
+    expected = replace(partition, removed_files=0, waiting_files=0)
+    if partition.passes > 1:
+        # A plan has a map that holds all keys.
+        counts = {"records_read": planned.records_read, "records_kept": planned.records_kept}
+        expected = replace(expected, passes=1, **counts)
+    assert planned == expected
     return partition
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def plan(directory: Path, config: CompactionConfig, now_ms: int) -> PartitionCompaction:
+    before = contents(directory)
+    (planned,) = plan_compaction([str(directory.parent)], None, config, now_ms).partitions
+    assert contents(directory) == before
+    return planned
 
 
 def active(base_offset: int) -> list[bytes]:
@@ -281,8 +299,11 @@ def test_a_map_that_is_too_small_takes_more_passes_and_gives_the_same(
             super().__init__(max_bytes, expected_records=expected_records)
             self.max_keys = max_keys
 
+    planned = plan(directory, CONFIG, NOW_MS)
     monkeypatch.setattr(compaction, "OffsetMap", SmallMap)
-    result = run(directory)
+    (result,) = compact([str(tmp_path)], None, CONFIG, NOW_MS).partitions
+    assert (planned.cleaned_up_to, planned.segments_after) == (40, result.segments_after)
+    assert planned.records_kept == len(dict(values))
     latest = {key: (index, key, value) for index, (key, value) in enumerate(values)}
     assert kept(directory)[:-1] == sorted(latest.values())
     assert result.passes > 1
