@@ -73,7 +73,7 @@ def _record(entry: Entry) -> str:
         return " ".join([*parts, _control(entry)])
     decoded = entry.get("decoded", {})
     for name, field in (("key", "key"), ("payload", "value")):
-        text = _decoded(decoded, field) or _bytes(entry, field)
+        text = _decoded(decoded, field) or bytes_text(entry, field)
         if text is not None:
             parts.append(f"{name}: {text}")
     if decoded.get("reason") is not None:
@@ -85,7 +85,7 @@ def _record(entry: Entry) -> str:
 
 def _header(header: Mapping[str, Any]) -> str:
     """Write a header: its name alone where the value is null."""
-    key, value = printable(header["key"]), _bytes(header, "value")
+    key, value = printable(header["key"]), bytes_text(header, "value")
     return key if value is None else f"{key}={value}"
 
 
@@ -211,7 +211,7 @@ _WRITERS: Final[Mapping[str, Callable[[Entry], str]]] = {
 }
 
 
-def _bytes(fields: Mapping[str, Any], name: str) -> str | None:
+def bytes_text(fields: Mapping[str, Any], name: str) -> str | None:
     """Write a key or value; None for null. What is no text is told by what stands before it."""
     if f"{name}Hex" in fields:
         return f"0x{fields[f'{name}Hex']}"

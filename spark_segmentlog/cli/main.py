@@ -1,13 +1,15 @@
 """The `segmentlog` command: one verb a thing that can be done to a log, each a thin layer over it.
 
 Exit codes: 0 when all is well, 1 when a verb that looks found something wrong or left something
-undone, 2 when it could not do what was asked; then one line on the standard error says why.
+undone, 2 when it could not do what was asked; then one line on the standard error says why. Who
+stops reading, as ``head`` does, has seen enough: that is no failure of a verb that only shows.
 """
 
 from __future__ import annotations
 
-import errno
-from typing import Any, ClassVar
+import os
+import sys
+from typing import Any, ClassVar, Final
 
 import click
 
@@ -19,6 +21,8 @@ from spark_segmentlog.cli.listing import ls_verb
 from spark_segmentlog.cli.mending import preflight_verb, recover_verb, reindex_verb, verify_verb
 from spark_segmentlog.cli.output import escape_what_cannot_be_printed
 from spark_segmentlog.errors import SegmentLogError
+
+_SHOWING: Final = ("ls", "dump", "lag")
 
 
 class _Failure(click.ClickException):
@@ -33,11 +37,22 @@ class _Verbs(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run a verb."""
         try:
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            finally:
+                sys.stdout.flush()
+        except BrokenPipeError:
+            _discard_output()
+            ctx.exit(0 if ctx.invoked_subcommand in _SHOWING else 1)
         except (SegmentLogError, OSError) as error:
-            if isinstance(error, OSError) and error.errno == errno.EPIPE:
-                raise
             raise _Failure(" ".join(str(error).split())) from error
+
+
+def _discard_output() -> None:
+    """Let what is still to be written go nowhere, when nobody reads it."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})

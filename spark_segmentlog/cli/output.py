@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 NOTHING: Final = "-"
 
 
@@ -69,6 +69,16 @@ def print_line(text: str) -> None:
     sys.stdout.write(f"{text}\n")
 
 
+def print_bytes(text: memoryview) -> None:
+    """Print whole lines in UTF-8."""
+    output = sys.stdout
+    if isinstance(output, io.TextIOWrapper) and output.encoding.lower() == "utf-8":
+        output.flush()
+        output.buffer.write(text)
+    else:
+        output.write(str(text, "utf-8"))
+
+
 def escape_what_cannot_be_printed() -> None:
     """Let characters that the standard output cannot encode be escaped, and be no error."""
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -78,7 +88,7 @@ def escape_what_cannot_be_printed() -> None:
 def format_time(timestamp_ms: int) -> str:
     """Write a timestamp as ISO 8601 in UTC; the number where the calendar ends before it."""
     try:
-        moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
+        moment = EPOCH + timedelta(milliseconds=timestamp_ms)
     except OverflowError:
         return str(timestamp_ms)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

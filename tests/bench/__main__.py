@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.bench.cli import cli_figures
 from tests.bench.commit import commit_figures
 from tests.bench.decode import decode_figures
 from tests.bench.harness import Figure, Report, Settings, Target, unmeasured
@@ -39,6 +40,7 @@ GROUPS: dict[str, Group] = {
     "spark-write": spark_write_figures,
     "spark-stream": lambda settings, _: spark_stream_figures(settings),
     "memory": lambda settings, _: memory_figures(settings),
+    "cli": cli_figures,
 }
 
 

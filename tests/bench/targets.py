@@ -198,4 +198,12 @@ STREAM_TARGETS = (
     ),
 )
 
-TARGETS = (*READ_TARGETS, *WRITE_TARGETS, *COMMIT_TARGETS, *STREAM_TARGETS)
+CLI_TARGETS = (
+    Target(
+        name="cli_dump_records",
+        what="`segmentlog dump --records` against `kafka-dump-log --print-data-log`",
+        bound=0.5,
+    ),
+)
+
+TARGETS = (*READ_TARGETS, *WRITE_TARGETS, *COMMIT_TARGETS, *STREAM_TARGETS, *CLI_TARGETS)

@@ -38,7 +38,7 @@ def _run(output: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "groups",
     [
-        ("decode", "planning", "commit"),
+        ("decode", "planning", "commit", "cli"),
         ("spark-read", "small-segments", "limit"),
         ("spark-write", "spark-stream"),
     ],

@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import re
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path, PurePath
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from spark_segmentlog.cli import dump
 from spark_segmentlog.testing.builder import (
     ABORT,
     COMMIT,
@@ -109,9 +111,10 @@ def test_a_batch_and_its_records_as_objects(tmp_path: Path) -> None:
     )
     directory = one_partition(tmp_path, [batch])
     path = f"{directory}/00000000000000000004.log"
-    common = {"timestampType": "CreateTime", "magic": 2}
+    place = {"topic": "t", "partition": 0, "path": path}
+    common = {"timestampType": "CreateTime", "magic": 2, **place}
     assert objects("dump", directory, "--records") == [
-        {"type": "segment", "path": path, "baseOffset": 4},
+        {"type": "segment", **place, "baseOffset": 4},
         {
             "type": "batch",
             "topic": "t",
@@ -173,7 +176,7 @@ def test_a_batch_and_its_records_as_objects(tmp_path: Path) -> None:
             "headers": [],
             **common,
         },
-        {"type": "largestTimestamp", "path": path, "timestampMs": 9, "offset": 5},
+        {"type": "largestTimestamp", **place, "timestampMs": 9, "offset": 5},
     ]
 
 
@@ -644,3 +647,218 @@ def test_a_snapshot_of_the_metadata_is_decoded_wherever_it_lies(tmp_path: Path) 
         'payload: {"type":"TOPIC_RECORD","version":0,"data":'
         '{"name":"t","topicId":"AAAAAAAAAAAAAAAAAAAAAQ"}}'
     )
+
+
+# What is chosen
+
+
+def timed(count: int) -> list[bytes]:
+    """Batches of two records, a key each; record n is of 08:00 and n minutes on 1970-01-02."""
+    return [
+        v2_batch(
+            [
+                RecordSpec(key=b"k%d" % (at % 3), value=b"v", timestamp_ms=START_MS + at * 60_000)
+                for at in (base, base + 1)
+            ],
+            base_offset=base,
+            producer_id=base % 4,
+        )
+        for base in range(0, 2 * count, 2)
+    ]
+
+
+START_MS = (24 + 8) * 3_600_000
+
+
+def offsets_of(*arguments: object) -> list[int]:
+    return [it["offset"] for it in of_type(objects("dump", *arguments), "record")]
+
+
+@pytest.mark.parametrize(
+    ("timestamps", "expected"),
+    [
+        ("1970-01-02T08:03:1970-01-02T08:05", [3, 4]),
+        ("1970-01-02T09:03+01:00:1970-01-02T08:05Z", [3, 4]),
+        (f"{START_MS + 180_000}:{START_MS + 180_001}", [3]),
+        ("1970-01-02T08:17:59.9999:", [18, 19]),
+        (":1970-01-02T08:02", [0, 1]),
+        ("1970-01-03:", []),
+        (":", list(range(20))),
+    ],
+)
+def test_records_of_a_time(tmp_path: Path, timestamps: str, expected: list[int]) -> None:
+    directory = one_partition(tmp_path, timed(5), timed(10)[5:])
+    assert offsets_of(directory, "--records", "--timestamps", timestamps) == expected
+    entries = objects("dump", directory, "--records", "--timestamps", timestamps)
+    bases = sorted({offset - offset % 2 for offset in expected})
+    assert [it["baseOffset"] for it in of_type(entries, "batch")] == bases
+
+
+def test_batches_of_a_time_are_those_whose_headers_reach_it(tmp_path: Path) -> None:
+    append = v2_batch([RecordSpec(timestamp_ms=9)] * 2, base_offset=8, log_append_time=True)
+    directory = one_partition(tmp_path, [*timed(4), append])
+    found = objects("dump", directory, "--timestamps", "1970-01-02T08:03:1970-01-02T08:05")
+    assert [it["baseOffset"] for it in of_type(found, "batch")] == [2, 4]
+    found = objects("dump", directory, "--timestamps", "9:10")
+    assert [it["baseOffset"] for it in of_type(found, "batch")] == [8]
+
+
+@pytest.mark.parametrize(
+    "timestamps", ["5", "2025-02-11T08:00", "now:", "a:b", "1970-01-02T08:00:5:6"]
+)
+def test_what_is_no_time_is_refused(tmp_path: Path, timestamps: str) -> None:
+    ran = run("dump", tmp_path, "--timestamps", timestamps)
+    assert ran.exit_code == 2
+    assert "is not FROM:TO, FROM: or :TO" in ran.stderr
+
+
+def test_records_of_a_key(tmp_path: Path) -> None:
+    directory = one_partition(tmp_path, timed(4))
+    assert offsets_of(directory, "--key", "k1") == [1, 4, 7]
+    assert offsets_of(directory, "--key", "6b31", "--bytes", "hex") == [1, 4, 7]
+    assert offsets_of(directory, "--key", "azE=", "--bytes", "base64") == [1, 4, 7]
+    assert offsets_of(directory, "--key", "") == []
+    ran = run("dump", directory, "--key", "xyz", "--bytes", "hex")
+    assert ran.exit_code == 2
+    assert "'xyz' is not hex" in ran.stderr
+
+
+def test_batches_of_producers(tmp_path: Path) -> None:
+    directory = one_partition(tmp_path, timed(4))
+    assert offsets_of(directory, "--records", "--producer", 2) == [2, 3, 6, 7]
+    both = objects("dump", directory, "--producer", 2, "--producer", 0)
+    assert len(of_type(both, "batch")) == 4
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 8, 100])
+def test_a_limit_is_of_records_or_else_of_batches(tmp_path: Path, limit: int) -> None:
+    directory = one_partition(tmp_path, timed(2), timed(4)[2:])
+    assert offsets_of(directory, "--records", "--limit", limit) == list(range(min(limit, 8)))
+    shown = of_type(objects("dump", directory, "--limit", limit), "batch")
+    assert len(shown) == min(limit, 4)
+    assert offsets_of(directory, "--key", "k1", "--limit", limit) == [1, 4, 7][:limit]
+
+
+def test_every_object_says_where_it_is_from(tmp_path: Path) -> None:
+    aborted = [
+        v2_batch([RecordSpec(value=b"x")], base_offset=20, transactional=True, producer_id=7),
+        control_batch(ABORT, base_offset=21, producer_id=7),
+    ]
+    snapshots = {22: [ProducerStateSpec(producer_id=7)]}
+    directory = one_partition(
+        tmp_path, batches(20), SegmentSpec(aborted, tail=b"torn"), snapshots=snapshots
+    )
+    flip(directory / f"{NAME}.log", 16)
+    parts = ["--records", "--indexes", "--snapshots", "--transactions", "--include-control"]
+    ran = run("dump", directory, *parts, "--format", "json")
+    assert len({it["type"] for it in ran.objects}) == 14
+    for entry in ran.objects:
+        assert (entry["topic"], entry["partition"]) == ("t", 0)
+        assert Path(entry["path"]).exists()
+
+
+# Single files
+
+
+def test_files_beside_a_log_are_dumped_by_their_paths(tmp_path: Path) -> None:
+    aborted = [
+        v2_batch([RecordSpec(value=b"x")], transactional=True, producer_id=7),
+        control_batch(ABORT, base_offset=1, producer_id=7),
+    ]
+    producers = [ProducerStateSpec(producer_id=7)]
+    spec = SegmentSpec([*aborted, *batches(20, base_offset=2)])
+    directory = one_partition(tmp_path, spec, snapshots={22: producers})
+    whole = objects("dump", directory, "--indexes", "--snapshots")
+    single = []
+    for name in (f"{NAME}.index", f"{NAME}.timeindex", f"{NAME}.txnindex", f"{22:020d}.snapshot"):
+        single += objects("dump", directory / name)
+    assert single == whole
+    assert {it["type"] for it in whole} >= {"offsetIndexEntry", "abortedTransaction", "producer"}
+    ran = run("dump", directory / f"{NAME}.index", directory / f"{NAME}.log")
+    assert ran.lines[0] == f"Dumping {directory}/{NAME}.index"
+    assert f"Dumping {directory}/{NAME}.log" in ran.lines
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        (f"{NAME}.timeindex", "does not exist"),
+        ("7.index", "is no file of a log: its name must be an offset in 20 digits and .index"),
+    ],
+)
+def test_a_single_file_that_is_none_is_one_line(tmp_path: Path, name: str, reason: str) -> None:
+    directory = one_partition(tmp_path, batches(1))
+    (directory / f"{NAME}.timeindex").unlink()
+    (directory / "7.index").touch()
+    ran = run("dump", directory / name)
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert ran.stderr == f"Error: {directory / name} {reason}\n"
+
+
+# Following
+
+
+def test_what_is_appended_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = one_partition(tmp_path, batches(3))
+    data = batches(9)
+    steps: list[Callable[[], object]] = [
+        lambda: append(directory / f"{NAME}.log", data[3] + data[4][:50]),
+        lambda: append(directory / f"{NAME}.log", data[4][50:]),
+        lambda: (directory / f"{5:020d}.log").write_bytes(b"".join(data[5:7])),
+        lambda: LogBuilder(tmp_path).partition("new", 0, [batches(1)]),
+        lambda: append(directory / f"{5:020d}.log", b"".join(data[7:])),
+    ]
+    clock = SimpleNamespace(sleep=lambda _: steps.pop(0)())
+    monkeypatch.setattr(dump, "time", clock)
+    ran = run("dump", "-f", tmp_path, "--records", "--limit", 10)
+    assert (ran.exit_code, steps) == (0, [])
+    assert [line.split()[2] for line in ran.lines if line.startswith("| ")] == [
+        *map(str, range(7)),
+        "0",
+        "7",
+        "8",
+    ]
+    assert [line for line in ran.lines if line.startswith("Dumping")] == [
+        f"Dumping {directory}/{NAME}.log",
+        f"Dumping {directory}/{5:020d}.log",
+        f"Dumping {tmp_path}/new-0/{NAME}.log",
+    ]
+
+
+def test_following_ends_at_an_interrupt_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    directory = one_partition(tmp_path, batches(3))
+    monkeypatch.setattr(dump, "time", SimpleNamespace(sleep=interrupt))
+    ran = run("dump", "--follow", directory, "--offsets", "2:")
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    assert sum(line.startswith("baseOffset") for line in ran.lines) == 1
+
+
+def test_following_starts_where_it_is_told_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = one_partition(tmp_path, batches(3))
+    later = batches(4, base_offset=3)
+
+    def grow(_: float) -> None:
+        append(directory / f"{NAME}.log", later.pop(0))
+
+    monkeypatch.setattr(dump, "time", SimpleNamespace(sleep=grow))
+    ran = run("dump", "-f", directory, "--offsets", "5:", "--limit", 2, "--format", "json")
+    assert [it["baseOffset"] for it in of_type(ran.objects, "batch")] == [5, 6]
+
+
+@pytest.mark.parametrize("also", ["--indexes", "--snapshots", "--transactions"])
+def test_only_batches_and_records_can_be_followed(tmp_path: Path, also: str) -> None:
+    ran = run("dump", "-f", tmp_path, also)
+    assert ran.exit_code == 2
+    assert "--follow is for batches and records" in ran.stderr
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
