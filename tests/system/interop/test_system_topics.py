@@ -311,3 +311,15 @@ def test_a_metadata_log_without_its_front_still_knows_its_topics(
     made = {(row["topic"], row["partition"]) for row in rows if row["type"] == "PartitionRecord"}
     assert known <= made
     assert any(row["snapshot"] for row in rows)
+
+
+def test_cleaning_goes_by_what_the_cluster_says_of_a_topic(traffic: Traffic) -> None:
+    paths = traffic.broker.log_directories
+    kept = run("retain", *paths, "--topic", "kept", "--dry-run", "--format", "json").objects
+    assert [(row["cleanupPolicy"], row["retentionMs"]) for row in kept] == [(["compact"], 5000)] * 3
+    ran = run("compact", *paths, "--topic", "kept", "--dry-run", "--format", "json")
+    assert [row["partition"] for row in ran.objects] == [0, 1, 2]
+    refused = run("compact", *paths, "--topic", "read", "--dry-run")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "topic read has no cleanup.policy" in refused.stderr
+    assert run("retain", *paths, "--topic", "read", "--dry-run").exit_code == 2
