@@ -20,7 +20,7 @@ spark = (
 paths = log_directories()
 
 
-def orders(**options: object) -> DataFrame:
+def orders(**options: str | int) -> DataFrame:
     return spark.read.format("segmentlog").options(subscribe="orders", **options).load(paths)
 
 
@@ -42,7 +42,8 @@ def segments_read(frame: DataFrame) -> int:
 whole = orders()
 show("topic orders, all of it", whole)
 
-starting_ms = whole.agg({"timestamp": "max"}).first()[0].timestamp() * 1000 - 60_000
+((newest,),) = whole.agg({"timestamp": "max"}).collect()
+starting_ms = newest.timestamp() * 1000 - 60_000
 recent = orders(startingTimestamp=int(starting_ms), startingOffsetsByTimestampStrategy="latest")
 show("the last minute before its newest record", recent)
 

@@ -58,5 +58,6 @@ for run in range(RUNS):
     )
     query.awaitTermination()
     rows = sum(progress.numInputRows for progress in query.recentProgress)
-    print(f"  {rows} rows in all; the next run starts at {query.lastProgress.sources[0].endOffset}")
+    end = query.recentProgress[-1].sources[0].endOffset
+    print(f"  {rows} rows in all; the next run starts at {end}")
 spark.stop()

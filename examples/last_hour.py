@@ -16,7 +16,7 @@ paths = log_directories()
 
 # "Now" is the newest record on the disk, so that the example works on an old copy too.
 segments = spark.read.format("segmentlog").option("view", "segments").load(paths)
-newest_ms = segments.agg(max("maxTimestampMs")).first()[0]
+((newest_ms,),) = segments.agg(max("maxTimestampMs")).collect()
 
 last_hour = (
     spark.read.format("segmentlog")

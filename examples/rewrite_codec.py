@@ -24,7 +24,7 @@ old_paths = log_directories()
 new_path = tempfile.mkdtemp(prefix="rewritten-log-")
 
 rows = source.option("includeHeaders", True).load(old_paths)
-partitions = rows.selectExpr("max(partition) + 1").first()[0]
+((partitions,),) = rows.selectExpr("max(partition) + 1").collect()
 (
     rows.write.format("segmentlog")
     .mode("append")

@@ -8,7 +8,7 @@ import json
 import tempfile
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 from sample_log import log_directories
 
 TOPIC = "orders"

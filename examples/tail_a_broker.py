@@ -63,7 +63,7 @@ broker.start()
 broker.join()
 query.processAllAvailable()
 
-progress = query.lastProgress
+progress = query.recentProgress[-1]
 behind = lag(progress)
 print(f"reached {progress.sources[0].endOffset}")
 print(f"behind  {behind.partitions}, at most {behind.max_offsets_behind_latest}")

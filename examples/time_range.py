@@ -15,7 +15,7 @@ spark = (
 )
 paths = log_directories()
 topic = spark.read.format("segmentlog").option("subscribe", "appended")
-first, last = topic.load(paths).agg(min("timestamp"), max("timestamp")).first()
+((first, last),) = topic.load(paths).agg(min("timestamp"), max("timestamp")).collect()
 middle = first + (last - first) / 2
 start_ms = int(middle.timestamp() * 1000) + 1
 end_ms = int(last.timestamp() * 1000)

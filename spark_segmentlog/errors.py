@@ -7,7 +7,10 @@ went wrong, what was measured, what is allowed, and where.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
+
+if TYPE_CHECKING:
+    from spark_segmentlog.log.findings import Finding
 
 MAX_FINDINGS_SHOWN: Final = 3
 
@@ -214,7 +217,7 @@ class PreflightError(UnsafeTargetError):
         What stands against it.
     """
 
-    def __init__(self, findings: Iterable[object]) -> None:
+    def __init__(self, findings: Iterable[Finding]) -> None:
         self.findings = tuple(findings)
         shown = "; ".join(map(str, self.findings[:MAX_FINDINGS_SHOWN]))
         rest = len(self.findings) - MAX_FINDINGS_SHOWN

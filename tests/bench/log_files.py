@@ -72,9 +72,9 @@ class LogShape:
 
     @property
     def name(self) -> str:
-        parts = (self.records_count, self.records_per_batch, self.codec)
-        parts = (*parts, self.segment_bytes, self.segment_records, self.transaction_batches)
-        return "-".join(map(str, parts))
+        batches = (self.records_count, self.records_per_batch, self.codec)
+        segments = (self.segment_bytes, self.segment_records, self.transaction_batches)
+        return "-".join(map(str, batches + segments))
 
 
 def generate_partition(cache: Path, shape: LogShape) -> Path:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -78,7 +79,7 @@ def ready_made_batch(schema_json: str) -> pa.RecordBatch:
     schema = to_arrow_schema(StructType.fromJson(json.loads(schema_json)), timezone="UTC")
     draw = random.Random(7)
     rows = range(ARROW_BATCH_ROWS)
-    columns = {
+    columns: dict[str, Callable[[], list[Any]]] = {
         "key": lambda: [draw.randbytes(KEY_BYTES) for _ in rows],
         "value": lambda: [draw.randbytes(VALUE_BYTES) for _ in rows],
         "topic": lambda: ["bench"] * ARROW_BATCH_ROWS,

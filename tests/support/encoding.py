@@ -46,15 +46,19 @@ def plain_records(records: Sequence[RecordSpec]) -> list[Record]:
             timestamp_type=TimestampType.CREATE_TIME,
             key=record.key,
             value=record.value,
-            headers=tuple(RecordHeader(str(name), value) for name, value in record.headers),
+            headers=tuple(RecordHeader(*header) for header in _headers(record)),
         )
         for place, record in enumerate(records)
     ]
 
 
+def _headers(record: RecordSpec) -> list[tuple[str, bytes | None]]:
+    return [(str(name), value) for name, value in record.headers]
+
+
 def expected_rows(records: Sequence[RecordSpec], base_offset: int = 0) -> list[Row]:
     return [
-        (base_offset + place, record.timestamp_ms, record.key, record.value, list(record.headers))
+        (base_offset + place, record.timestamp_ms, record.key, record.value, _headers(record))
         for place, record in enumerate(records)
     ]
 

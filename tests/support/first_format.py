@@ -58,6 +58,6 @@ def to_first_format(directories: Sequence[str], *, visible: bool = False) -> Non
 
 
 def plan_fields(journal: Journal, slot: int) -> dict[str, Any]:
-    found = json.loads(journal.to_bytes().partition(b"\n")[2])["partitions"][slot]
+    found: dict[str, Any] = json.loads(journal.to_bytes().partition(b"\n")[2])["partitions"][slot]
     del found["linked_inode"]
     return found

@@ -68,7 +68,7 @@ class KafkaLog:
     def answer(self) -> list[str]:
         """Wait for the lines of the next answer."""
         assert self._process.stdout is not None
-        lines = []
+        lines: list[str] = []
         for line in self._process.stdout:
             if line.rstrip("\n") == _END_OF_ANSWER:
                 return lines

@@ -12,6 +12,7 @@ import os
 import random
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from spark_segmentlog.testing.builder import (
     ABORT,
@@ -133,7 +134,7 @@ class RandomLog:
             )
             for it, delta in zip(records, deltas, strict=True)
         ]
-        fields: dict[str, int] = {}
+        fields: dict[str, Any] = {}
         if producer_id is not None:
             fields = self._take_sequences(producer_id, last_delta + 1)
         append_time = draw.random() < 0.1

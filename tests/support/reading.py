@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,30 @@ from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.log.segment.segment import ScanOptions
 from spark_segmentlog.log.segment.walk import CorruptRange
 from spark_segmentlog.record.read.record_filter import RecordFilter
-from spark_segmentlog.testing.builder import RecordSpec, v2_batch
+from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, SegmentSpec, v2_batch
 
 
 def open_one(path: Path, **options: Any) -> PartitionLog:
     """Open a path that holds one partition."""
     (log,) = LogManager.open(path, **options).topic_partitions.values()
     return log
+
+
+def build_log(
+    path: Path,
+    *segments: SegmentSpec | Sequence[bytes],
+    clean: bool = True,
+    recovery_point: int | None = None,
+    **partition: Any,
+) -> PartitionLog:
+    """Build a log directory with one partition, and open that."""
+    builder = LogBuilder(path)
+    builder.partition("t", 0, segments, **partition)
+    if clean:
+        builder.clean_shutdown()
+    if recovery_point is not None:
+        builder.recovery_points({("t", 0): recovery_point})
+    return open_one(path)
 
 
 def scan_options(

@@ -136,7 +136,7 @@ def read_rows(directories: Sequence[str]) -> Rows:
     manager = LogManager.open(directories)
     found: Rows = {}
     for topic_partition, (start, end) in manager.offset_bounds().items():
-        rows = []
+        rows: list[tuple[int, bytes | None, bytes | None]] = []
         log = manager.partition_log(topic_partition)
         for batch in log.scan(start_offset=start, end_offset=end, options=OPTIONS):
             columns = batch.to_pydict()

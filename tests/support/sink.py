@@ -143,7 +143,7 @@ class Sink:
         table = read_arrow(
             [str(path) for path in self.directories], columns=columns or None, **options
         ).read_all()
-        return table.to_pylist()
+        return list(table.to_pylist())
 
     def column(self, name: str, **options: Any) -> list[Any]:
         return [row[name] for row in self.read(name, **options)]

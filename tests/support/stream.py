@@ -95,7 +95,8 @@ class Stream:
         if clock_ms is not None:
             self.reader._planner = StreamPlanner(parsed, clock_ms=clock_ms)
         if available_now:
-            self.reader.prepareForTriggerAvailableNow()
+            limited: Any = self.reader
+            limited.prepareForTriggerAvailableNow()
         self.limit = self.reader.getDefaultReadLimit()
         self.committed = committed
 
@@ -120,7 +121,7 @@ class Stream:
 
     def run(self, triggers: int = 100) -> list[list[int]]:
         """Run triggers until nothing is new."""
-        read = []
+        read: list[list[int]] = []
         for _ in range(triggers):
             rows = self.trigger()
             if rows is None:

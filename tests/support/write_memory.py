@@ -55,4 +55,5 @@ def main(path: str, row_count: int, partitions: int, value_bytes: int, codec: st
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:5]), sys.argv[5])
+    _, path, row_count, partitions, value_bytes, codec = sys.argv
+    main(path, int(row_count), int(partitions), int(value_bytes), codec)

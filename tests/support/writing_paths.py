@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,8 +34,8 @@ from tests.support.scenarios import MARK, START_MS, Rows, Writing, read_rows, st
 
 T0 = TopicPartition("t", 0)
 NOW_MS = START_MS + 86_400_000
-OPTIONS = {"segment_bytes": 700, "batch_size": 400, "index_interval_bytes": 200}
-WIDE = {**OPTIONS, "segment_bytes": 1 << 20}
+OPTIONS: dict[str, Any] = {"segment_bytes": 700, "batch_size": 400, "index_interval_bytes": 200}
+WIDE: dict[str, Any] = {**OPTIONS, "segment_bytes": 1 << 20}
 SMALL = SegmentConfig(segment_bytes=1000, index_interval_bytes=200)
 LOOKED_UP = 5
 MARK_NAME = ".kafka_cleanshutdown"
@@ -265,7 +266,7 @@ def make_two(root: Path) -> None:
     (root / "d0" / MARK_NAME).write_bytes(MARK)
 
 
-def _stage_and_commit(root: Path, tasks: list[Writing], **request: object) -> None:
+def _stage_and_commit(root: Path, tasks: list[Writing], **request: Any) -> None:
     # As every write does before it is planned: a commit that is open is ended first.
     with writing(directories(root)):
         pass

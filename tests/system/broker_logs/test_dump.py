@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any
 
 import pytest
 
 from spark_segmentlog import read_arrow
+from tests.support.broker_data import BrokerLog
 
 BATCH = re.compile(
     r"baseOffset: (?P<base_offset>\d+) lastOffset: (?P<last_offset>\d+) count: (?P<count>\d+) "
@@ -73,7 +75,9 @@ def _read(paths: tuple[str, ...], topics: set[str]) -> dict[tuple[str, str, int]
 
 
 @pytest.mark.parametrize("producer", PRODUCERS)
-def test_every_batch_header_from_the_log_start_on_equals_the_dump(broker_log, producer):
+def test_every_batch_header_from_the_log_start_on_equals_the_dump(
+    broker_log: Callable[[str, str], BrokerLog], producer: str
+) -> None:
     log = broker_log(producer, "clean")
     dumped = _dumped(log.dump())
     watermarks = log.watermarks("read_uncommitted")

@@ -71,7 +71,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_every_partition_equals_what_aiokafka_decodes(name):
+def test_every_partition_equals_what_aiokafka_decodes(name: str) -> None:
     compared = 0
     for partition in sorted((REAL_LOGS / name).iterdir()):
         segments = sorted(partition.glob("*.log")) if partition.is_dir() else []
@@ -83,7 +83,7 @@ def test_every_partition_equals_what_aiokafka_decodes(name):
 
 
 @pytest.mark.parametrize("fetch", ["fetch1", "fetch2"])
-def test_values_of_the_0_8_and_0_9_brokers_equal_the_texts_sent_to_them(fetch):
+def test_values_of_the_0_8_and_0_9_brokers_equal_the_texts_sent_to_them(fetch: str) -> None:
     expected = (REAL_LOGS / "kafka-rust" / f"{fetch}.txt").read_bytes().splitlines()
     sets = [path for path in (REAL_LOGS / "kafka-rust").glob(f"{fetch}.*") if path.is_dir()]
     for path in sets:
@@ -91,7 +91,7 @@ def test_values_of_the_0_8_and_0_9_brokers_equal_the_texts_sent_to_them(fetch):
             assert [row["value"] for row in _rows(path / "my-topic-0")] == expected
 
 
-def test_the_set_with_a_wrong_checksum_is_refused():
+def test_the_set_with_a_wrong_checksum_is_refused() -> None:
     with pytest.raises(CrcMismatchError, match=r"0{20}\.log, position 0"):
         _rows(REAL_LOGS / "kafka-rust" / CORRUPT_ON_PURPOSE / "my-topic-0")
     table = read_arrow(
@@ -100,7 +100,7 @@ def test_the_set_with_a_wrong_checksum_is_refused():
     assert table.num_rows == 1
 
 
-def test_a_compacted_partition_starts_at_its_first_record_not_at_its_file_name():
+def test_a_compacted_partition_starts_at_its_first_record_not_at_its_file_name() -> None:
     before, after = (
         REAL_LOGS / f"cobyforrester-kafka-{commit}" for commit in ("b5c655e", "77a7583")
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from spark_segmentlog import read_arrow
 from spark_segmentlog.log.partition.log_manager import LogManager
-from tests.support.broker_data import ISOLATION_LEVELS, PRODUCERS, STATES
+from tests.support.broker_data import ISOLATION_LEVELS, PRODUCERS, STATES, BrokerLog
 
 
 def _rows(paths: tuple[str, ...], isolation_level: str) -> dict[tuple[str, int], list[Any]]:
@@ -27,7 +28,9 @@ def _rows(paths: tuple[str, ...], isolation_level: str) -> dict[tuple[str, int],
 @pytest.mark.parametrize("isolation_level", ISOLATION_LEVELS)
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("producer", PRODUCERS)
-def test_every_record_equals_what_the_consumer_got(broker_log, producer, state, isolation_level):
+def test_every_record_equals_what_the_consumer_got(
+    broker_log: Callable[[str, str], BrokerLog], producer: str, state: str, isolation_level: str
+) -> None:
     log = broker_log(producer, state)
     truth = log.truth(isolation_level)
     rows = _rows(log.log_directories, isolation_level)
@@ -38,7 +41,9 @@ def test_every_record_equals_what_the_consumer_got(broker_log, producer, state, 
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("producer", PRODUCERS)
-def test_start_and_end_offsets_equal_the_brokers(broker_log, producer, state):
+def test_start_and_end_offsets_equal_the_brokers(
+    broker_log: Callable[[str, str], BrokerLog], producer: str, state: str
+) -> None:
     log = broker_log(producer, state)
     manager = LogManager.open(list(log.log_directories))
     partitions = {(tp.topic, tp.partition): tp for tp in manager.topic_partitions}

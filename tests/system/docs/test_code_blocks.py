@@ -111,7 +111,8 @@ def test_every_block_runs_as_typed(spark: SparkSession, tmp_path: Path, path: Pa
     page = Page(path.read_text(), tmp_path, spark)
     try:
         page.run()
-        CHECKS.get(path.name, lambda page: None)(page)
+        if check := CHECKS.get(path.name):
+            check(page)
     finally:
         for query in spark.streams.active:
             query.stop()

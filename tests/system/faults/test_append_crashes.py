@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,7 +18,7 @@ from tests.support.fault_layer import Disk, Faults, Killed
 from tests.support.scenarios import MARK, read_indexes, read_rows
 
 T0 = TopicPartition("t", 0)
-OPTIONS = {"segment_bytes": 700, "batch_size": 400, "index_interval_bytes": 200}
+OPTIONS: dict[str, Any] = {"segment_bytes": 700, "batch_size": 400, "index_interval_bytes": 200}
 APPENDS = 8
 FLUSH_EVERY = 3
 QUICK_STRIDE = 13

@@ -53,7 +53,7 @@ class Reads:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._ends = dict.fromkeys(KEPT, 0)
-        self._seen = {topic: [] for topic in KEPT}
+        self._seen: dict[str, list[Any]] = {topic: [] for topic in KEPT}
         subscribe = ",".join(KEPT)
         self._stream = Stream(path, subscribe=subscribe, startingOffsets="earliest")
 

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +38,7 @@ from tests.support.scenarios import (
 T0 = TopicPartition("t", 0)
 START_MS = 1_700_000_000_000
 NOW_MS = START_MS + 86_400_000
-OPTIONS = {"segment_bytes": 3000, "batch_size": 400, "index_interval_bytes": 200}
+OPTIONS: dict[str, Any] = {"segment_bytes": 3000, "batch_size": 400, "index_interval_bytes": 200}
 POWER_CUTS = [("lost", "lost"), ("kept", "lost"), ("kept", "torn"), ("lost", "torn")]
 
 

@@ -17,6 +17,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -265,7 +266,7 @@ def take_up(directories: list[str], chance: random.Random) -> bool:
 
 def look(directories: list[str]) -> bool:
     found = [
-        is_refused(lambda directory=directory, read=read: read(directory))
+        is_refused(partial(read, directory))
         for directory in directories
         for read in (read_commit_state, read_versions)
     ]

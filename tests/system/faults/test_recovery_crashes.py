@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,7 +16,7 @@ from spark_segmentlog.log.write.local_log import open_log
 from tests.support.fault_layer import Disk, Faults, Killed
 from tests.support.scenarios import MARK, read_indexes, read_rows
 
-CUT = {"truncate": True, "delete_later": True, "index_interval_bytes": 200}
+CUT: dict[str, Any] = {"truncate": True, "delete_later": True, "index_interval_bytes": 200}
 POWER_CUTS = [("lost", "lost"), ("kept", "lost"), ("kept", "torn"), ("lost", "torn")]
 
 

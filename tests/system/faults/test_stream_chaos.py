@@ -9,6 +9,7 @@ import os
 import random
 import threading
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -96,7 +97,7 @@ def test_a_stream_over_a_living_log_reads_every_record_once_in_order(
     rng = random.Random(SEED + round_number)
     living = LivingLog(tmp_path / "log", rng)
     living.add_partition()
-    options = {"startingOffsets": "earliest"}
+    options: dict[str, Any] = {"startingOffsets": "earliest"}
     if rng.random() < 0.5:
         options["maxOffsetsPerTrigger"] = str(rng.randint(1, 20))
     if rng.random() < 0.5:

@@ -75,7 +75,10 @@ def traffic(jars: KafkaJars, tmp_path_factory: pytest.TempPathFactory) -> Traffi
         told = broker.run_java_source("GroupTraffic", broker.bootstrap_servers, "read")
         broker.stop()
     lines = [line.split("\t")[1:] for line in told.splitlines() if line.startswith("offset\t")]
-    offsets = [(group, topic, *map(int, numbers)) for group, topic, *numbers in lines]
+    offsets = [
+        (group, topic, int(partition), int(offset), int(end))
+        for group, topic, partition, offset, end in lines
+    ]
     assert offsets, told[-2000:]
     return Traffic(broker, sorted(offsets))
 

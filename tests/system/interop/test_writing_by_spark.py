@@ -26,7 +26,7 @@ def _value(number: int) -> str | None:
     return None if number % 13 == 0 else f"value {number} " * (number % 9)
 
 
-def _headers(number: int) -> list[tuple[str, bytes | None]] | None:
+def _headers(number: int) -> list[tuple[str, str | bytes | None]] | None:
     return [("a", None), ("b", b"")][: number % 3] or None
 
 
@@ -105,7 +105,7 @@ def test_rows_of_the_kafka_source_go_through_our_sink_unchanged(
                 value=(_value(number) or "").encode(),
                 timestamp=FIRST_TIMESTAMP_MS + number,
                 partition=number % 2,
-                **({} if headers is None else {"headers": headers}),
+                headers=headers or [],
             )
         producer.flush()
         reader = spark.read.format("kafka").option("subscribe", "from")

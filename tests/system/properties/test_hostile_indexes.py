@@ -112,7 +112,9 @@ def placed_batches(path: Path) -> Iterator[Placed]:
     while position + 12 <= len(data):
         size = 12 + int.from_bytes(data[position + 8 : position + 12], "big")
         batch = data[position : position + size]
-        yield Placed(position, summarize_batch(batch))
+        summary = summarize_batch(batch)
+        assert summary is not None
+        yield Placed(position, summary)
         position += size
 
 
@@ -265,10 +267,12 @@ def names_gaps_at_ends(directory: Path) -> bool:
 
 @settings(max_examples=20)
 @given(st.data(), logs_with_forgeries(), st.booleans())
-def test_no_index_changes_what_is_read(data, log, is_clean):
+def test_no_index_changes_what_is_read(
+    data: st.DataObject, log: GeneratedLog, is_clean: bool
+) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         builder = LogBuilder(temporary)
-        bare = {"index": False, "time_index": False, "transaction_index": False}
+        bare: dict[str, Any] = {"index": False, "time_index": False, "transaction_index": False}
         segments = [
             SegmentSpec(batches, base_offset=0 if place == 0 else None, **bare)
             for place, batches in enumerate(log.segments)
@@ -311,7 +315,9 @@ def test_no_index_changes_what_is_read(data, log, is_clean):
 
 @settings(max_examples=20)
 @given(st.integers(1, 9), st.booleans())
-def test_an_entry_that_points_at_a_forged_batch_is_not_believed(base_offset, is_clean):
+def test_an_entry_that_points_at_a_forged_batch_is_not_believed(
+    base_offset: int, is_clean: bool
+) -> None:
     """What the search above meets seldom: an entry that is right about a batch in a value."""
     forged = v2_batch([RecordSpec(value=b"forged")] * 3, base_offset=base_offset)
     first = v2_batch([RecordSpec(value=forged)], base_offset=0)

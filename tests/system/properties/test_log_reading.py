@@ -80,7 +80,15 @@ def _build(path: Path, log: GeneratedLog, state: dict[str, Any]) -> None:
     time_bounds,
     st.booleans(),
 )
-def test_filtered_reads_equal_filtering_a_full_read(log, state, start, end, low, high, committed):
+def test_filtered_reads_equal_filtering_a_full_read(
+    log: GeneratedLog,
+    state: dict[str, Any],
+    start: int,
+    end: int,
+    low: int | None,
+    high: int | None,
+    committed: bool,
+) -> None:
     with tempfile.TemporaryDirectory() as directory:
         _build(Path(directory), log, state)
         partition = open_one(Path(directory))
@@ -118,7 +126,7 @@ def test_filtered_reads_equal_filtering_a_full_read(log, state, start, end, low,
 
 @settings(max_examples=60)
 @given(partition_logs(), directory_states)
-def test_bounds_equal_the_models(log, state):
+def test_bounds_equal_the_models(log: GeneratedLog, state: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         _build(Path(directory), log, state)
         partition = open_one(Path(directory))
@@ -129,7 +137,9 @@ def test_bounds_equal_the_models(log, state):
 
 @settings(max_examples=60)
 @given(partition_logs(transactions=False), directory_states, time_bounds)
-def test_the_first_offset_at_or_after_a_time_equals_the_models(log, state, time):
+def test_the_first_offset_at_or_after_a_time_equals_the_models(
+    log: GeneratedLog, state: dict[str, Any], time: int | None
+) -> None:
     with tempfile.TemporaryDirectory() as directory:
         _build(Path(directory), log, state)
         wanted = DEFAULT_TIMESTAMP_MS if time is None else time
@@ -145,7 +155,9 @@ def test_the_first_offset_at_or_after_a_time_equals_the_models(log, state, time)
     st.sampled_from(["flip", "cut", "zeros", "insert"]),
     st.booleans(),
 )
-def test_damaged_files_give_only_our_errors_and_only_right_rows(log, at, bit, damage, committed):
+def test_damaged_files_give_only_our_errors_and_only_right_rows(
+    log: GeneratedLog, at: int, bit: int, damage: str, committed: bool
+) -> None:
     """Offset, size and leader epoch aside, a row that comes out of a damaged file is a true one."""
     with tempfile.TemporaryDirectory() as directory:
         builder = LogBuilder(directory)
@@ -187,7 +199,9 @@ def _read_damaged(path: Path, options: ScanOptions, skip: bool, log: GeneratedLo
 
 
 @pytest.mark.parametrize("magic_bytes", [b"\x00", b"\xff", b"\x02"])
-def test_files_of_one_byte_over_and_over_end_or_fail_at_once(tmp_path, magic_bytes):
+def test_files_of_one_byte_over_and_over_end_or_fail_at_once(
+    tmp_path: Path, magic_bytes: bytes
+) -> None:
     LogBuilder(tmp_path).partition("t", 0, [[magic_bytes * 3_000_000]])
     assert open_one(tmp_path, skip_corrupt=True).log_end_offset == 0
     log = open_one(tmp_path)

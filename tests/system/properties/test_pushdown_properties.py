@@ -56,7 +56,7 @@ times = st.builds(
     st.integers(-1100, 1100),
     st.sampled_from([0, 0, 0, 1, 500, 999]),
 )
-values = {
+values: dict[str, st.SearchStrategy[Any]] = {
     "topic": st.sampled_from(["a", "b", "c"]),
     "partition": st.integers(0, 2),
     "offset": offsets,
@@ -67,11 +67,11 @@ values = {
 @st.composite
 def predicates(draw: st.DrawFn) -> Filter:
     column = draw(st.sampled_from(["topic", "partition", "offset", "offset", "timestamp"] * 2))
-    kind = draw(st.sampled_from([*COMPARISONS, In, IsNotNull, Not]))
+    kind: Any = draw(st.sampled_from([*COMPARISONS, In, IsNotNull, Not]))
     if kind is IsNotNull:
         return IsNotNull((column,))
     if kind is In:
-        return In((column,), draw(st.lists(values[column], min_size=1, max_size=3)))
+        return In((column,), tuple(draw(st.lists(values[column], min_size=1, max_size=3))))
     if kind is Not:
         return Not(EqualTo((column,), draw(values[column])))
     made: Filter = kind((column,), draw(values[column]))

@@ -11,6 +11,7 @@ import struct
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -43,6 +44,8 @@ from tests.support.stream import Stream
 PRODUCERS = (1, 2, 3)
 MAX_STEPS = 14
 INDEX_INTERVAL_BYTES = 120
+
+Step = tuple[str, int | None, int, int]
 
 epochs = st.integers(0, 2)
 steps = st.one_of(
@@ -176,7 +179,7 @@ class TransactionLog:
             return [it.read_bytes() if it.exists() else b"" for it in paths]
 
 
-def _batch(base: int, count: int, producer_id: int | None, epoch: int, **fields: int) -> bytes:
+def _batch(base: int, count: int, producer_id: int | None, epoch: int, **fields: Any) -> bytes:
     records = [RecordSpec(value=b"%d" % (base + place), timestamp_ms=0) for place in range(count)]
     return v2_batch(
         records,
@@ -217,7 +220,9 @@ def _written(log: TransactionLog, directory: str, state: dict[str, object]) -> P
 
 @settings(max_examples=15)
 @given(transaction_logs(), surroundings)
-def test_every_range_gives_the_rows_of_the_whole_read_that_lie_in_it(log, state):
+def test_every_range_gives_the_rows_of_the_whole_read_that_lie_in_it(
+    log: TransactionLog, state: dict[str, Any]
+) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = _written(log, directory, state)
         partition = open_one(path)
@@ -236,7 +241,9 @@ def test_every_range_gives_the_rows_of_the_whole_read_that_lie_in_it(log, state)
 
 @settings(max_examples=15)
 @given(transaction_logs(), surroundings, st.integers(1, 7))
-def test_every_way_of_cutting_gives_the_rows_of_the_whole_read(log, state, count):
+def test_every_way_of_cutting_gives_the_rows_of_the_whole_read(
+    log: TransactionLog, state: dict[str, Any], count: int
+) -> None:
     expected = [row.offset for row in log.model.rows(read_committed=True)]
     with tempfile.TemporaryDirectory() as directory:
         path = _written(log, directory, state)
@@ -249,20 +256,20 @@ def test_every_way_of_cutting_gives_the_rows_of_the_whole_read(log, state, count
             {"kafka.check.crcs": "false", "maxRecordsPerPartition": str(count)},
         ):
             assert _split_offsets(path, **options) == expected
-        stream = Stream(
-            path,
-            **{
-                "kafka.isolation.level": "read_committed",
-                "startingOffsets": "earliest",
-                "maxOffsetsPerTrigger": str(count),
-            },
-        )
+        streaming: dict[str, Any] = {
+            "kafka.isolation.level": "read_committed",
+            "startingOffsets": "earliest",
+            "maxOffsetsPerTrigger": str(count),
+        }
+        stream = Stream(path, **streaming)
         assert [offset for batch in stream.run() for offset in batch] == expected
 
 
 @settings(max_examples=15)
 @given(st.lists(steps, max_size=MAX_STEPS), st.lists(steps, max_size=MAX_STEPS), surroundings)
-def test_the_last_stable_offset_follows_a_log_that_grows(first, more, state):
+def test_the_last_stable_offset_follows_a_log_that_grows(
+    first: list[Step], more: list[Step], state: dict[str, Any]
+) -> None:
     state = {**state, "indexes": [*state["indexes"], *state["indexes"]]}
     log = TransactionLog()
     with tempfile.TemporaryDirectory() as directory:
@@ -278,7 +285,9 @@ def test_the_last_stable_offset_follows_a_log_that_grows(first, more, state):
 
 @settings(max_examples=25)
 @given(transaction_logs(), surroundings)
-def test_verify_names_a_wrong_transaction_index_and_recover_mends_it(log, state):
+def test_verify_names_a_wrong_transaction_index_and_recover_mends_it(
+    log: TransactionLog, state: dict[str, Any]
+) -> None:
     """Which ones are wrong is told by comparing bytes; an entry about what is gone may stay."""
     with tempfile.TemporaryDirectory() as directory:
         path = _written(log, directory, {**state, "snapshots": False})
@@ -319,7 +328,9 @@ def _speaks_of_what_is_gone(log: TransactionLog, held: bytes, expected: bytes) -
 
 @pytest.mark.parametrize("state", ["clean", "crashed"])
 @pytest.mark.parametrize("damage", ["none", "missing", "empty", "cut", "zeroed", "flipped"])
-def test_a_brokers_log_gives_the_same_rows_however_it_is_cut(tmp_path, state, damage):
+def test_a_brokers_log_gives_the_same_rows_however_it_is_cut(
+    tmp_path: Path, state: str, damage: str
+) -> None:
     log = unpack("kafka-4.3.1-java-transactions", state, tmp_path)
     truth = log.truth("read_committed")
     expected = sorted(

@@ -26,6 +26,7 @@ from spark_segmentlog.testing.builder import (
     v2_batch,
 )
 from spark_segmentlog.testing.system_records import offset_commit
+from tests.support.broker_data import BrokerLog
 from tests.support.metadata_log import topic
 from tests.support.running import NAME, batches, flip, objects, run
 
@@ -57,7 +58,9 @@ def one_partition(path: Path, *segments: SegmentSpec | list[bytes], **options: A
 
 
 @pytest.mark.parametrize("producer", ["kafka-4.3.1", "kafka-4.3.1-java-transactions"])
-def test_every_line_is_that_of_the_brokers_own_tool(broker_log, producer):
+def test_every_line_is_that_of_the_brokers_own_tool(
+    broker_log: Callable[[str, str], BrokerLog], producer: str
+) -> None:
     log = broker_log(producer, "clean")
     ran = run("dump", *log.log_directories, "--records", "--include-control")
     assert (ran.exit_code, ran.stderr) == (0, "")
@@ -74,7 +77,9 @@ def test_every_line_is_that_of_the_brokers_own_tool(broker_log, producer):
     assert any("LeaderChange: {" in line for lines in ours.values() for line in lines)
 
 
-def test_messages_of_old_formats_are_those_of_an_old_brokers_tool(broker_log):
+def test_messages_of_old_formats_are_those_of_an_old_brokers_tool(
+    broker_log: Callable[[str, str], BrokerLog],
+) -> None:
     log = broker_log("kafka-2.8.2", "clean")
     ran = run("dump", *log.log_directories)
     assert ran.exit_code == 0
@@ -267,8 +272,8 @@ def test_control_records_show_when_asked_for_whatever_their_type(tmp_path: Path)
         (None, None, None, None),
         (None, None, None, None),
     ]
-    text = run("dump", directory, "--records", "--include-control").lines
-    ends = [line.partition("headerKeys: [] ")[2] for line in text if line.startswith("|")]
+    lines = run("dump", directory, "--records", "--include-control").lines
+    ends = [line.partition("headerKeys: [] ")[2] for line in lines if line.startswith("|")]
     assert ends == [
         "controlType: LEADER_CHANGE(2)",
         "controlType: SNAPSHOT_HEADER(3)",

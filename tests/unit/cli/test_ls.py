@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from spark_segmentlog.testing.builder import (
     legacy_message_set,
     v2_batch,
 )
+from tests.support.broker_data import BrokerLog
 from tests.support.running import NAME, batches, flip, objects, run
 from tests.support.scenarios import make_scenario
 
@@ -209,7 +211,9 @@ def test_old_formats_bad_bytes_and_empty_partitions_are_listed(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("producer", ["kafka-4.3.1", "kafka-4.3.1-java-transactions"])
-def test_offsets_are_those_a_brokers_consumer_was_told(broker_log, producer):
+def test_offsets_are_those_a_brokers_consumer_was_told(
+    broker_log: Callable[[str, str], BrokerLog], producer: str
+) -> None:
     log = broker_log(producer, "clean")
     rows = {(it["topic"], it["partition"]): it for it in objects("ls", *log.log_directories)}
     for place, (low, high) in log.watermarks("read_uncommitted").items():

@@ -24,7 +24,7 @@ WRITING = [
 ]
 
 
-def test_help_names_every_verb_whole():
+def test_help_names_every_verb_whole() -> None:
     ran = run("-h")
     assert ran.exit_code == 0
     verbs = [line.split()[0] for line in ran.stdout.partition("Commands:\n")[2].splitlines()]

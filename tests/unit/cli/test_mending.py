@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from spark_segmentlog.testing.builder import (
     time_index_bytes,
     v2_batch,
 )
+from tests.support.broker_data import BrokerLog
 from tests.support.running import NAME, batches, contents, flip, objects, run
 from tests.support.scenarios import make_scenario
 
@@ -29,7 +31,9 @@ def three_segments(path: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("producer", ["kafka-4.3.1", "kafka-2.8.2"])
-def test_nothing_is_wrong_with_what_a_broker_wrote(broker_log, producer):
+def test_nothing_is_wrong_with_what_a_broker_wrote(
+    broker_log: Callable[[str, str], BrokerLog], producer: str
+) -> None:
     log = broker_log(producer, "clean")
     ran = run("verify", *log.log_directories, "--deep")
     assert (ran.exit_code, ran.stdout) == (0, "0 wrong, 0 harmless\n")

@@ -25,7 +25,9 @@ from spark_segmentlog.log.names import (
         ("t--1", "t-", 1),
     ],
 )
-def test_a_partition_directory_is_split_at_its_last_dash(name, topic, partition):
+def test_a_partition_directory_is_split_at_its_last_dash(
+    name: str, topic: str, partition: int
+) -> None:
     assert find_topic_partition(name) == TopicPartition(topic, partition)
 
 
@@ -49,23 +51,23 @@ def test_a_partition_directory_is_split_at_its_last_dash(name, topic, partition)
         ".segmentlog-commit",
     ],
 )
-def test_other_directories_are_no_partitions(name):
+def test_other_directories_are_no_partitions(name: str) -> None:
     assert find_topic_partition(name) is None
 
 
-def test_a_name_that_must_be_a_partition_says_what_it_should_look_like():
+def test_a_name_that_must_be_a_partition_says_what_it_should_look_like() -> None:
     with pytest.raises(NotALogDirectoryError, match=r"'lost\+found'.*as in orders-0"):
         parse_partition_directory_name("lost+found")
 
 
-def test_a_directory_that_is_being_deleted_still_tells_its_partition():
+def test_a_directory_that_is_being_deleted_still_tells_its_partition() -> None:
     name = "my.topic-7.d2a5a35c4e1247d0a0ffcbb9e3f5a3a0-delete"
     assert find_deleted_topic_partition(name) == TopicPartition("my.topic", 7)
     assert find_deleted_topic_partition("my.topic-7") is None
     assert find_deleted_topic_partition("my.topic-7-delete") is None
 
 
-def test_a_base_offset_is_read_from_twenty_digits_and_nothing_else():
+def test_a_base_offset_is_read_from_twenty_digits_and_nothing_else() -> None:
     assert segment_file_name(42) == "00000000000000000042.log"
     assert find_base_offset("00000000000000000042.log") == 42
     assert find_base_offset("00000000000000000042.index") is None
@@ -74,6 +76,6 @@ def test_a_base_offset_is_read_from_twenty_digits_and_nothing_else():
     assert find_base_offset("99999999999999999999.log") is None
 
 
-def test_partitions_sort_by_number_not_by_text():
+def test_partitions_sort_by_number_not_by_text() -> None:
     names = [TopicPartition("t", 10), TopicPartition("t", 9), TopicPartition("a", 11)]
     assert [str(it) for it in sorted(names)] == ["a-11", "t-9", "t-10"]

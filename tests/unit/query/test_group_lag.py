@@ -106,7 +106,7 @@ def test_a_commit_in_a_transaction_counts_once_that_is_committed(tmp_path: Path)
 def test_where_a_log_ends_is_as_a_reader_sees_it(tmp_path: Path) -> None:
     make_log(tmp_path, offset_commit("g", "t", 0, 4))
     log = LogBuilder(tmp_path)
-    open_transaction = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0}
+    open_transaction: dict[str, Any] = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0}
     entries = [
         batch_of([RecordSpec(value=b"v")] * 6),
         batch_of(

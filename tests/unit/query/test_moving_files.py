@@ -28,7 +28,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def column(path: Path | list[Path], name: str = "offset", **options: Any) -> list[Any]:
-    return read_arrow(path, **options).read_all()[name].to_pylist()
+    return list(read_arrow(path, **options).read_all()[name].to_pylist())
 
 
 # Files that are renamed

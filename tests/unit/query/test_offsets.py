@@ -13,6 +13,7 @@ from spark_segmentlog.query.offsets import (
     GlobalTimestamp,
     LatestOffsets,
     NoMatch,
+    OffsetLimit,
     SpecificOffsets,
     SpecificTimestamps,
     check_assigned,
@@ -54,7 +55,7 @@ class Bounds:
 
 def test_a_tiered_log_starts_in_remote_storage() -> None:
     bounds = Bounds(times={10: 100, 15: 200}, remote_start_offset=3)
-    cases = [
+    cases: list[tuple[OffsetLimit, int]] = [
         (EarliestOffsets(), 3),
         (SpecificOffsets({T0: EARLIEST}), 3),
         (SpecificOffsets({T0: 12}), 12),
@@ -86,7 +87,7 @@ def test_json_of_the_kafka_source() -> None:
 
 def test_start_from_each_limit() -> None:
     bounds = Bounds(times={12: 100, 15: 200})
-    cases = [
+    cases: list[tuple[OffsetLimit, int]] = [
         (EarliestOffsets(), 10),
         (LatestOffsets(), 30),
         (SpecificOffsets({T0: 17}), 17),

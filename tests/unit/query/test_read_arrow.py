@@ -57,7 +57,8 @@ def batch(base_offset: int, *timestamps_ms: int, **fields: Any) -> bytes:
 
 
 def offsets(path: Path | list[Path], **options: Any) -> list[int]:
-    return read_arrow(path, columns=["offset"], **options).read_all()["offset"].to_pylist()
+    table = read_arrow(path, columns=["offset"], **options).read_all()
+    return list(table["offset"].to_pylist())
 
 
 def places(path: Path | list[Path], **options: Any) -> list[tuple[str, int, int]]:
@@ -307,7 +308,7 @@ def test_start_past_the_end_or_below_the_start_is_loss(
     log.log_start_offsets({("t", 0): 12})
     assert offsets(three_segments) == list(range(12, 30))
     for start, kept in ((11, list(range(12, 30))), (31, [])):
-        options = {"starting_offsets": {"t": {"0": start}}}
+        options: dict[str, Any] = {"starting_offsets": {"t": {"0": start}}}
         with pytest.raises(DataLossError, match=rf"\[{start}, .*t-0.*\[12, 30\)"):
             read_arrow(three_segments, **options)
         assert offsets(three_segments, fail_on_data_loss=False, **options) == kept
@@ -398,7 +399,7 @@ def test_each_task_knows_the_aborts_that_later_segments_tell(
     log.partition("t", 0, segments)
     if is_clean:
         log.clean_shutdown()
-    options = {"kafka.isolation.level": "read_committed"}
+    options: dict[str, Any] = {"kafka.isolation.level": "read_committed"}
     splits = pickle.loads(pickle.dumps(splits_of(tmp_path, **options)))
     assert [rows_of(tmp_path, [split], **options) for split in splits] == [[1], [3], [5]]
 
@@ -561,7 +562,7 @@ def test_segments_that_are_looked_through_for_a_time_range_share_tasks(
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
 def test_missing_indexes_change_neither_plan_nor_rows(three_segments: Path, suffix: str) -> None:
-    asked: list[dict[str, str]] = [
+    asked: list[dict[str, Any]] = [
         {},
         {"startingOffsets": '{"t":{"0":12}}', "endingOffsets": '{"t":{"0":23}}'},
         {"startingTimestamp": "1013", "endingTimestamp": "1027"},
@@ -594,7 +595,7 @@ def test_offsets_below_the_last_segment_are_planned_without_opening_a_file(
         return real_open(path, *rest, **more)
 
     monkeypatch.setattr(os, "open", spy)
-    options = {"startingOffsets": '{"t":{"0":3}}', "endingOffsets": '{"t":{"0":8}}'}
+    options: dict[str, Any] = {"startingOffsets": '{"t":{"0":3}}', "endingOffsets": '{"t":{"0":8}}'}
     assert spans(splits_of(three_segments, **options)) == [[(3, 8)]]
     assert spans(splits_of(three_segments, RowBounds(end_offset=8))) == [[(0, 8)]]
     assert [it for it in opened if it.endswith((".log", ".index", ".timeindex"))] == []

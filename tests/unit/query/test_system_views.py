@@ -23,7 +23,8 @@ RECORD_COLUMNS = {"recordPartition", "recordOffset", "recordTimestampMs", "key",
 
 
 def rows(path: Any, view: str, **options: Any) -> list[dict[str, Any]]:
-    return read_arrow(path, view=view, **options).read_all().to_pylist()
+    found: list[dict[str, Any]] = read_arrow(path, view=view, **options).read_all().to_pylist()
+    return found
 
 
 def told(row: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -142,7 +143,7 @@ def test_read_committed_hides_commits_of_transactions_that_were_aborted(tmp_path
     entries = []
     for place, (producer_id, marker) in enumerate(((1, COMMIT), (2, ABORT))):
         records = [offset_commit(f"g{producer_id}", "t", 0, 5)]
-        producer = {"producer_id": producer_id, "producer_epoch": 0}
+        producer: dict[str, Any] = {"producer_id": producer_id, "producer_epoch": 0}
         data = batch_of(
             records, base_offset=2 * place, transactional=True, base_sequence=0, **producer
         )

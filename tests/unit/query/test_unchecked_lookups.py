@@ -12,7 +12,7 @@ from spark_segmentlog.errors import CrcMismatchError
 from spark_segmentlog.testing.builder import LogBuilder
 from tests.support.stream import Stream, batch
 
-LATE = {"startingTimestamp": "2000"}
+LATE: dict[str, Any] = {"startingTimestamp": "2000"}
 
 
 @pytest.fixture

@@ -178,7 +178,7 @@ def test_schema_of_the_user_in_any_order_and_nullability(spark: SparkSession, lo
         str(log)
     )
     assert frame.schema["OFFSET"].nullable is False
-    row = frame.where("offset = 3").first()
+    (row,) = frame.where("offset = 3").collect()
     assert (row.OFFSET, row.value) == (3, b"value-3")
     headers = "array<struct<key string not null, value binary>> not null"
     strict = reader.schema(f"headers {headers}").load(str(log)).where("false")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_segmentlog import lag
 from tests.support.stream import GrowingLog, batch
@@ -92,7 +92,7 @@ def test_micro_batches_follow_a_growing_log(query: Query, log: GrowingLog) -> No
     assert query.read[2] == rows(0, range(5, 10)) + rows(1, range(2))
     assert query.offsets(0) == '{"t": {"0": 0}}'
     assert query.offsets(2) == '{"t": {"0": 10, "1": 2}}'
-    progress = running.lastProgress
+    progress = running.recentProgress[-1]
     assert json.loads(progress["sources"][0]["endOffset"]) == {"t": {"0": 10, "1": 2}}
     behind = lag(progress)
     assert behind == lag(progress.json)

@@ -6,6 +6,7 @@ import json
 import logging
 import pickle
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -153,7 +154,7 @@ def test_specified_partitions_must_match_exactly(log: GrowingLog, starting: str)
         {"startingOffsets": '{"t":{"0":5}}', "endingOffsets": '{"t":{"0":4}}'},
     ],
 )
-def test_a_start_above_its_end_is_refused(log: GrowingLog, options: dict[str, str]) -> None:
+def test_a_start_above_its_end_is_refused(log: GrowingLog, options: dict[str, Any]) -> None:
     log.append(batch(0, 6))
     with pytest.raises(OptionValueError, match="START_OFFSET_GREATER_THAN_END_OFFSET"):
         Stream(log.path, **options).trigger()
@@ -293,7 +294,7 @@ def test_read_committed_waits_at_the_last_stable_offset(log: GrowingLog) -> None
 
 def test_a_hanging_transaction_holds_read_committed_and_nothing_else(log: GrowingLog) -> None:
     log.append(batch(0, 100), transactional(100, 5, producer_id=7), batch(105, 6))
-    committed = {"kafka.isolation.level": "read_committed"}
+    committed: dict[str, Any] = {"kafka.isolation.level": "read_committed"}
     assert Stream(log.path, committed=offsets(p0=98), **committed).run() == [[98, 99]]
     assert sum(map(len, Stream(log.path, committed=offsets(p0=98)).run())) == 13
 
@@ -330,7 +331,7 @@ def test_gaps_of_markers_and_compaction_advance_the_offsets_and_are_no_loss(
     ],
 )
 def test_batches_that_compaction_emptied_are_stepped_over(
-    log: GrowingLog, limit: dict[str, int]
+    log: GrowingLog, limit: dict[str, Any]
 ) -> None:
     emptied = v2_batch([], base_offset=100, last_offset_delta=9)
     log.create(base=100)
@@ -795,7 +796,7 @@ def test_bad_bytes_fail_the_task_that_reads_them(one_bad_batch: GrowingLog) -> N
     ],
 )
 def test_bad_bytes_are_stepped_over_and_the_offsets_advance(
-    log: GrowingLog, bad: bytes, limit: dict[str, int], mode: str
+    log: GrowingLog, bad: bytes, limit: dict[str, Any], mode: str
 ) -> None:
     log.append(batch(0, 2), batch(2, 2), bad, batch(6, 2), batch(8, 2))
     stream = Stream(log.path, startingOffsets="earliest", mode=mode, **limit)
@@ -854,6 +855,6 @@ def test_small_partitions_share_a_task_and_options_divide_ranges(log: GrowingLog
 def test_a_backlog_is_cut_into_tasks_at_segments(log: GrowingLog) -> None:
     for base in range(0, 40, 10):
         log.append(batch(base, 10, size=300_000), base=base)
-    tasks = Stream(log.path).reader.partitions(offsets(p0=0), offsets(p0=40))
+    tasks: Sequence[Any] = Stream(log.path).reader.partitions(offsets(p0=0), offsets(p0=40))
     ranges = [(it.start_offset, it.end_offset) for task in tasks for it in task.split.slices]
     assert ranges == [(0, 10), (10, 20), (20, 30), (30, 40)]

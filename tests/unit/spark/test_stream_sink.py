@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_segmentlog import read_arrow
 from spark_segmentlog.errors import OptionValueError, StagingError
@@ -44,7 +44,7 @@ def test_queries_count_their_micro_batches_each_for_itself(sink: Sink) -> None:
 
 
 def test_an_empty_micro_batch_is_committed_too(sink: Sink) -> None:
-    sink.micro_batch(0, [], topic="t", **{"num.partitions": 2})
+    sink.micro_batch(0, [], topic="t", num_partitions=2)
     assert sink.read() == []
     # A replay of it that found rows, which Spark does not make, would be skipped as well.
     sink.micro_batch(0, values(1), topic="t")

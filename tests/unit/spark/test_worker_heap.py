@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ def test_a_worker_is_frozen_once_for_each_kind_of_work(monkeypatch: pytest.Monke
 
 
 def test_workers_of_the_daemon_start_with_a_frozen_heap(spark: SparkSession) -> None:
-    def frozen(_: Iterator[int]) -> Iterator[int]:
+    def frozen(_: Iterable[int]) -> Iterable[int]:
         yield gc.get_freeze_count()
 
     assert spark.sparkContext.parallelize([0], 1).mapPartitions(frozen).max() > 1000
@@ -65,7 +65,7 @@ def test_tasks_of_batches_and_streams_freeze_their_worker(
         monkeypatch.setattr(module, "freeze_worker_heap", work.append)
     source = SegmentLogDataSource({"path": str(tmp_path), "startingoffsets": "earliest"})
     schema = source.schema()
-    batch = source.reader(schema)
+    batch: Any = source.reader(schema)
     stream: Any = source.streamReader(schema)
     end = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
     shares = [(batch, it) for it in batch.partitions()]

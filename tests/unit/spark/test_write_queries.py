@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -137,7 +137,7 @@ def test_an_attempt_that_fails_half_way_leaves_no_row(spark: SparkSession, tmp_p
     """Spark tries the task again; the rows of both attempts would be twice the rows."""
     marker = str(tmp_path / "failed-once")
 
-    def fail_once(ids: Iterator[int]) -> Iterator[tuple[str]]:
+    def fail_once(ids: Iterable[int]) -> Iterable[tuple[str]]:
         context = TaskContext.get()
         assert context is not None
         for number, each in enumerate(ids):

@@ -30,6 +30,7 @@ from spark_segmentlog.log.formats.checkpoints import META_PROPERTIES
 from spark_segmentlog.log.io import files
 from spark_segmentlog.query import clean_up
 from spark_segmentlog.record.write.partitioner import partition_for_key
+from tests.support.noting import note_calls
 from tests.support.sink import (
     START_MS,
     Sink,
@@ -107,7 +108,7 @@ def test_rows_without_a_time_get_that_of_the_write(sink: Sink) -> None:
 
 
 def test_log_append_time_is_one_time_for_all_rows(sink: Sink) -> None:
-    options = {"topic": "t", "message.timestamp.type": "LogAppendTime"}
+    options: dict[str, Any] = {"topic": "t", "message.timestamp.type": "LogAppendTime"}
     sink.save(rows(value=[b"a", b"b"], timestamp=[at(START_MS), at(0)]), **options)
     assert sink.column("timestampType") == [1, 1]
     times = sink.column("timestamp")
@@ -123,13 +124,13 @@ def test_what_was_read_can_be_written(sink: Sink, tmp_path: Path, monkeypatch: A
             headers=[None, [{"key": "h", "value": b"v"}], None],
         ),
         topic="t",
-        **{"num.partitions": 3},
+        num_partitions=3,
     )
     other = Sink(monkeypatch, [tmp_path / "other"])
     from spark_segmentlog import read_arrow
 
     read = read_arrow(str(sink.path), include_headers=True).read_all()
-    other.save(read.to_batches(), **{"num.partitions": 3})
+    other.save(read.to_batches(), num_partitions=3)
     assert other.read(include_headers=True) == sink.read(include_headers=True)
 
 
@@ -170,7 +171,7 @@ def test_rows_keep_their_order_within_a_task_and_tasks_theirs(sink: Sink) -> Non
         [values(700, start=1000 * task, prefix=""), values(300, start=1000 * task + 700, prefix="")]
         for task in range(3)
     ]
-    sink.save(*tasks, topic="t", **{"num.partitions": 2})
+    sink.save(*tasks, topic="t", num_partitions=2)
     for partition in range(2):
         got = [int(value) for value in sink.column("value", assign={"t": [partition]})]
         assert got == sorted(got)
@@ -183,7 +184,7 @@ def test_a_task_without_rows_and_a_write_without_any(sink: Sink) -> None:
     sink.save([], values(2), [], topic="t")
     sink.save([], topic="t")
     assert sink.column("value") == [b"v0", b"v1"]
-    sink.save([], topic="u", **{"num.partitions": 2})
+    sink.save([], topic="u", num_partitions=2)
     assert sorted(path.name for path in sink.path.glob("u-*")) == ["u-0", "u-1"]
 
 
@@ -192,7 +193,7 @@ def test_a_task_without_rows_and_a_write_without_any(sink: Sink) -> None:
 
 def test_keys_go_where_a_java_producer_sends_them(sink: Sink) -> None:
     keys = [b"21", b"foobar", b"a-little-bit-long-string", b"100:48069"]
-    sink.save(rows(key=keys, value=keys), topic="t", **{"num.partitions": 12})
+    sink.save(rows(key=keys, value=keys), topic="t", num_partitions=12)
     assert dict(zip(sink.column("key"), sink.column("partition"), strict=True)) == {
         b"21": 0,
         b"foobar": 6,
@@ -206,7 +207,7 @@ def test_an_explicit_partition_comes_before_the_key(sink: Sink) -> None:
     sink.save(
         rows(key=[key] * 3, value=[b"a", b"b", b"c"], partition=[2, None, 1]),
         topic="t",
-        **{"num.partitions": 3},
+        num_partitions=3,
     )
     assert partition_for_key(key, 3) == 0
     assert [(row["partition"], row["value"]) for row in sink.read()] == [
@@ -217,7 +218,7 @@ def test_an_explicit_partition_comes_before_the_key(sink: Sink) -> None:
 
 
 def test_rows_without_a_key_are_spread_over_partitions_and_tasks(sink: Sink) -> None:
-    sink.save(*[values(1) for _ in range(8)], topic="t", **{"num.partitions": 4})
+    sink.save(*[values(1) for _ in range(8)], topic="t", num_partitions=4)
     assert sink.column("partition") == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
@@ -229,21 +230,21 @@ def test_the_topic_option_comes_before_the_column(sink: Sink) -> None:
 def test_rows_go_to_the_topics_of_their_column(sink: Sink) -> None:
     topics = [f"t{place % 5}" for place in range(40)]
     batch = rows(value=[b"%02d" % place for place in range(40)], topic=topics)
-    sink.save([batch, batch], **{"num.partitions": 2})
+    sink.save([batch, batch], num_partitions=2)
     for topic in set(topics):
         expected = [b"%02d" % place for place in range(40) if topics[place] == topic]
         assert sorted(sink.column("value", subscribe=topic)) == sorted(expected * 2)
 
 
 def test_partitions_of_a_topic_that_exists_stay_as_many(sink: Sink) -> None:
-    sink.save(values(1), topic="t", **{"num.partitions": 3})
+    sink.save(values(1), topic="t", num_partitions=3)
     sink.save(rows(key=[b"%d" % n for n in range(50)], value=[b""] * 50), topic="t")
     assert {row["partition"] for row in sink.read()} == {0, 1, 2}
 
 
 def test_several_directories_are_one_log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     sink = Sink(monkeypatch, [tmp_path / "d0", tmp_path / "d1"])
-    sink.save(values(8), topic="t", **{"num.partitions": 4})
+    sink.save(values(8), topic="t", num_partitions=4)
     sink.save(values(8), topic="t")
     assert len(sink.read()) == 16
     assert [len(list(path.glob("t-*"))) for path in sink.directories] == [2, 2]
@@ -294,7 +295,7 @@ OF_TOPICS = ("null topic", "no topic name", "broker's own topic")
 def test_a_bad_row_names_its_column_and_leaves_the_log_as_it_was(
     sink: Sink, kind: str, topic_by: str
 ) -> None:
-    sink.save(values(4), topic="t", **{"num.partitions": 2})
+    sink.save(values(4), topic="t", num_partitions=2)
     before = sink.contents()
     batch, text = one_bad(kind)
     options: dict[str, Any] = {"max.message.bytes": 2000}
@@ -313,13 +314,13 @@ def test_a_bad_row_names_its_column_and_leaves_the_log_as_it_was(
 
 def test_a_record_too_large_has_a_class_of_its_own(sink: Sink) -> None:
     with pytest.raises(RecordTooLargeError, match=r"max\.message\.bytes is 1000"):
-        sink.save(rows(value=[b"x" * 2000]), topic="t", **{"max.message.bytes": 1000})
+        sink.save(rows(value=[b"x" * 2000]), topic="t", max_message_bytes=1000)
     with pytest.raises(RecordTooLargeError, match=r"segment\.bytes is 1000"):
-        sink.save(rows(value=[b"x" * 2000]), topic="t", **{"segment.bytes": 1000})
+        sink.save(rows(value=[b"x" * 2000]), topic="t", segment_bytes=1000)
 
 
 def test_a_partition_that_is_missing_among_others_is_refused(sink: Sink) -> None:
-    sink.save(values(3), topic="t", **{"num.partitions": 3})
+    sink.save(values(3), topic="t", num_partitions=3)
     for path in (sink.path / "t-1").iterdir():
         path.unlink()
     (sink.path / "t-1").rmdir()
@@ -341,7 +342,7 @@ def test_a_partition_that_is_missing_among_others_is_refused(sink: Sink) -> None
     ],
 )
 def test_options_are_checked_before_anything_is_written(
-    sink: Sink, options: dict[str, str], error: type[SegmentLogError], text: str
+    sink: Sink, options: dict[str, Any], error: type[SegmentLogError], text: str
 ) -> None:
     with pytest.raises(error, match=text):
         sink.save(values(1), **{"topic": "t", **options})
@@ -477,7 +478,7 @@ def test_a_micro_batch_id_around_a_batch_write_means_nothing(sink: Sink) -> None
 
 
 def test_overwrite_moves_the_log_start_and_offsets_go_on(sink: Sink) -> None:
-    sink.save(values(6), topic="t", **{"num.partitions": 2})
+    sink.save(values(6), topic="t", num_partitions=2)
     sink.save(values(2), topic="u")
     sink.save(rows(value=[b"new"], partition=[0]), topic="t", overwrite=True)
     assert [(row["topic"], row["partition"], row["offset"]) for row in sink.read()] == [
@@ -502,7 +503,7 @@ def test_overwrite_touches_only_the_topics_of_its_rows(sink: Sink) -> None:
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_producer_options_mean_ours_of_that_name(sink: Sink, codec: str) -> None:
-    options = {
+    options: dict[str, Any] = {
         "kafka.compression.type": codec,
         "kafka.batch.size": 1000,
         "kafka.bootstrap.servers": "ignored:9092",
@@ -515,7 +516,11 @@ def test_producer_options_mean_ours_of_that_name(sink: Sink, codec: str) -> None
 
 
 def test_segments_roll_at_their_size(sink: Sink) -> None:
-    options = {"segment.bytes": 4000, "batch.size": 500, "index.interval.bytes": 1000}
+    options: dict[str, Any] = {
+        "segment.bytes": 4000,
+        "batch.size": 500,
+        "index.interval.bytes": 1000,
+    }
     sink.save(rows(value=[b"v" * 100] * 100), topic="t", **options)
     segments = sink.read(view="segments")
     assert len(segments) > 2
@@ -524,9 +529,8 @@ def test_segments_roll_at_their_size(sink: Sink) -> None:
 
 
 def test_flushes_can_be_asked_for_between(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced = []
-    fsync = files.fsync
-    monkeypatch.setattr(files, "fsync", lambda descriptor: (synced.append(1), fsync(descriptor)))
+    synced: list[int] = []
+    note_calls(monkeypatch, files, "fsync", synced.append)
     writer = sink.writer(_value_schema(), {"topic": "t", "flush.messages": 20}, overwrite=False)
     message = sink.run_task(writer, 0, [values(10, start=10 * place) for place in range(6)])
     assert len(synced) == 3
@@ -540,14 +544,14 @@ def test_flushes_can_be_asked_for_between(sink: Sink, monkeypatch: pytest.Monkey
 
 def test_retention_that_is_asked_for_follows_the_commit(sink: Sink) -> None:
     old = rows(value=[b"v" * 100] * 60, timestamp=[at(START_MS)] * 60)
-    options = {"topic": "t", "segment.bytes": 3000, "batch.size": 500}
+    options: dict[str, Any] = {"topic": "t", "segment.bytes": 3000, "batch.size": 500}
     sink.save(old, **options)
     assert len(sink.read()) == 60
-    sink.save(old, **options, **{"retention.bytes": 6000})
+    sink.save(old, **options, retention_bytes=6000)
     kept = sink.column("offset")
     assert 0 < len(kept) < 100
     assert kept[-1] == 119
-    sink.save(rows(value=[b"new"]), **options, **{"retention.ms": 1000})
+    sink.save(rows(value=[b"new"]), **options, retention_ms=1000)
     assert sink.column("value")[-1] == b"new"
     assert len(sink.read()) < len(kept)
     assert list(sink.path.glob("t-0/*.deleted")) != []
@@ -555,8 +559,8 @@ def test_retention_that_is_asked_for_follows_the_commit(sink: Sink) -> None:
 
 def test_compaction_that_is_asked_for_follows_the_commit(sink: Sink) -> None:
     batch = rows(key=[b"%d" % (n % 3) for n in range(60)], value=[b"v" * 100] * 60)
-    options = {"topic": "t", "segment.bytes": 3000, "batch.size": 500}
-    sink.save(batch, **options, **{"cleanup.policy": "compact"})
+    options: dict[str, Any] = {"topic": "t", "segment.bytes": 3000, "batch.size": 500}
+    sink.save(batch, **options, cleanup_policy="compact")
     assert len(sink.read()) < 60
     assert {row["key"] for row in sink.read()} == {b"0", b"1", b"2"}
     assert sink.column("offset")[-1] == 59
@@ -570,7 +574,7 @@ def test_retention_that_fails_does_not_fail_what_is_committed(
 
     monkeypatch.setattr(clean_up, "_retain", fail)
     with caplog.at_level(logging.WARNING):
-        sink.save(values(2), topic="t", **{"retention.ms": 1})
+        sink.save(values(2), topic="t", retention_ms=1)
     assert "the rows are committed" in caplog.text
     assert "disk on fire" in caplog.text
     assert len(sink.read()) == 2

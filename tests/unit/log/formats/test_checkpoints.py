@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from spark_segmentlog.log.formats import checkpoints
@@ -8,7 +10,7 @@ from spark_segmentlog.log.io.reading import LOCAL
 from spark_segmentlog.log.names import TopicPartition
 
 
-def test_an_offset_checkpoint_reads_as_it_was_written():
+def test_an_offset_checkpoint_reads_as_it_was_written() -> None:
     offsets = {TopicPartition("a.b-c", 0): 5, TopicPartition("t", 11): 2**62}
     data = checkpoints.format_offset_checkpoint(offsets)
     assert data == b"0\n2\na.b-c 0 5\nt 11 4611686018427387904\n"
@@ -34,20 +36,22 @@ def test_an_offset_checkpoint_reads_as_it_was_written():
         "0\n1\nt\u00a00\u00a05\n",
     ],
 )
-def test_a_checkpoint_that_does_not_hold_together_is_as_good_as_none(text, tmp_path):
+def test_a_checkpoint_that_does_not_hold_together_is_as_good_as_none(
+    text: str, tmp_path: Path
+) -> None:
     assert checkpoints.parse_offset_checkpoint(text) is None
     name = checkpoints.LOG_START_OFFSET_CHECKPOINT
     (tmp_path / name).write_text(text)
     assert checkpoints.read_offset_checkpoint(LOCAL, str(tmp_path), name) is None
 
 
-def test_a_missing_checkpoint_is_none(tmp_path):
+def test_a_missing_checkpoint_is_none(tmp_path: Path) -> None:
     name = checkpoints.HIGH_WATERMARK_CHECKPOINT
     assert checkpoints.read_offset_checkpoint(LOCAL, str(tmp_path), name) is None
     assert checkpoints.read_leader_epochs(LOCAL, str(tmp_path)) == []
 
 
-def test_leader_epochs_ascend_and_read_as_they_were_written(tmp_path):
+def test_leader_epochs_ascend_and_read_as_they_were_written(tmp_path: Path) -> None:
     epochs = [LeaderEpoch(0, 0), LeaderEpoch(4, 155)]
     (tmp_path / "leader-epoch-checkpoint").write_bytes(checkpoints.format_leader_epochs(epochs))
     assert checkpoints.read_leader_epochs(LOCAL, str(tmp_path)) == epochs
@@ -55,12 +59,12 @@ def test_leader_epochs_ascend_and_read_as_they_were_written(tmp_path):
 
 
 @pytest.mark.parametrize("row", ["2147483648 0", "-1 0", "0 -1", f"0 {2**63}", "0 \u00b2"])
-def test_leader_epochs_that_java_would_not_read_are_none(row):
+def test_leader_epochs_that_java_would_not_read_are_none(row: str) -> None:
     assert checkpoints.parse_leader_epochs(f"0\n1\n{row}\n") is None
 
 
 @pytest.mark.parametrize("row", ["t 2147483648 0", "t -1 0", "t \u00b2 0", f"t 0 {2**63}"])
-def test_offsets_that_java_would_not_read_are_none(row):
+def test_offsets_that_java_would_not_read_are_none(row: str) -> None:
     assert checkpoints.parse_offset_checkpoint(f"0\n1\n{row}\n") is None
 
 
@@ -76,23 +80,23 @@ def test_offsets_that_java_would_not_read_are_none(row):
         "version=0\nbroker.id=5\ncluster.id=c=\n",
     ],
 )
-def test_meta_properties_are_read_as_java_reads_them(text):
+def test_meta_properties_are_read_as_java_reads_them(text: str) -> None:
     assert checkpoints.parse_meta_properties(text) == MetaProperties(cluster_id="c=", node_id=5)
 
 
 @pytest.mark.parametrize("line", ["node.id=5 ", "directory.id=garbage", "directory.id="])
-def test_meta_properties_that_a_broker_would_not_read_are_none(line):
+def test_meta_properties_that_a_broker_would_not_read_are_none(line: str) -> None:
     text = f"version=1\nnode.id=5\ncluster.id=c\n{line}\n"
     assert checkpoints.parse_meta_properties(text) is None
 
 
 @pytest.mark.parametrize("node_id", ["2147483648", "9" * 5000, "-1", "\u00b2"])
-def test_a_node_id_that_java_would_not_read_is_none(node_id):
+def test_a_node_id_that_java_would_not_read_is_none(node_id: str) -> None:
     text = f"version=1\ncluster.id=c\nnode.id={node_id}\n"
     assert checkpoints.parse_meta_properties(text) is None
 
 
-def test_an_epoch_ends_where_the_next_one_starts():
+def test_an_epoch_ends_where_the_next_one_starts() -> None:
     epochs = [LeaderEpoch(0, 0), LeaderEpoch(4, 155), LeaderEpoch(7, 200)]
     assert checkpoints.end_offset_for_epoch(epochs, 0, 300) == 155
     assert checkpoints.end_offset_for_epoch(epochs, 5, 300) == 200
@@ -111,11 +115,11 @@ def test_an_epoch_ends_where_the_next_one_starts():
         "version: 0",
     ],
 )
-def test_partition_metadata_that_a_broker_would_not_read_is_none(text):
+def test_partition_metadata_that_a_broker_would_not_read_is_none(text: str) -> None:
     assert checkpoints.parse_partition_metadata(text) is None
 
 
-def test_partition_metadata_names_the_topic_id(tmp_path):
+def test_partition_metadata_names_the_topic_id(tmp_path: Path) -> None:
     metadata = PartitionMetadata("vNGZh4ObRki8YWfIBZ0LOw")
     data = checkpoints.format_partition_metadata(metadata)
     assert data == b"version: 0\ntopic_id: vNGZh4ObRki8YWfIBZ0LOw"
@@ -124,7 +128,7 @@ def test_partition_metadata_names_the_topic_id(tmp_path):
     assert checkpoints.read_partition_metadata(LOCAL, str(tmp_path)) is None
 
 
-def test_meta_properties_of_both_versions_and_none_of_another():
+def test_meta_properties_of_both_versions_and_none_of_another() -> None:
     text = "#\n#Fri Nov 27 20:59:02 UTC 2026\nnode.id=1\ncluster.id=AF7U9\\=\\=\nversion=1\n"
     owner = MetaProperties(cluster_id="AF7U9==", node_id=1)
     assert checkpoints.parse_meta_properties(text) == owner

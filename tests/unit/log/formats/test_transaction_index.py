@@ -23,7 +23,7 @@ def _aborted(producer_id: int, first: int, last: int, stable: int = 0) -> Aborte
     )
 
 
-def test_an_entry_has_34_bytes_and_reads_as_it_was_written():
+def test_an_entry_has_34_bytes_and_reads_as_it_was_written() -> None:
     transactions = [_aborted(7, 10, 51, 20), _aborted(2**40, 2**50, 2**51, 2**52)]
     data = format_transaction_index(transactions)
     assert len(data) == 68
@@ -32,7 +32,7 @@ def test_an_entry_has_34_bytes_and_reads_as_it_was_written():
     assert parse_transaction_index(b"") == []
 
 
-def test_transactions_apply_though_the_file_lists_the_later_start_first():
+def test_transactions_apply_though_the_file_lists_the_later_start_first() -> None:
     aborted = AbortedTransactions((_aborted(2, 20, 31), _aborted(1, 10, 51)))
     producers = np.array([1, 1, 2, 2, 1, 2, 3])
     base_offsets = np.array([10, 50, 20, 30, 52, 32, 25])
@@ -47,7 +47,7 @@ def test_transactions_apply_though_the_file_lists_the_later_start_first():
     ]
 
 
-def test_no_transactions_contain_nothing():
+def test_no_transactions_contain_nothing() -> None:
     assert not AbortedTransactions()
     assert AbortedTransactions().contain(np.array([1]), np.array([0])).tolist() == [False]
 
@@ -59,7 +59,9 @@ def test_no_transactions_contain_nothing():
     ),
     st.lists(st.tuples(st.integers(-1, 5), st.integers(0, 90)), min_size=1, max_size=30),
 )
-def test_many_batches_are_told_as_one_by_one(transactions, batches):
+def test_many_batches_are_told_as_one_by_one(
+    transactions: list[tuple[int, int, int]], batches: list[tuple[int, int]]
+) -> None:
     aborted = AbortedTransactions(
         tuple(_aborted(producer, first, first + more) for producer, first, more in transactions)
     )
@@ -87,7 +89,7 @@ def _state(producer_id: int, first: int) -> ProducerState:
     )
 
 
-def test_a_snapshot_reads_as_it_was_written():
+def test_a_snapshot_reads_as_it_was_written() -> None:
     states = [_state(0, -1), _state(3, 140)]
     data = format_producer_snapshot(states)
     assert len(data) == 10 + 2 * 46
@@ -95,7 +97,7 @@ def test_a_snapshot_reads_as_it_was_written():
     assert [state.is_in_transaction for state in states] == [False, True]
 
 
-def test_a_damaged_snapshot_is_as_good_as_none():
+def test_a_damaged_snapshot_is_as_good_as_none() -> None:
     data = format_producer_snapshot([_state(0, -1)])
     assert parse_producer_snapshot(b"") is None
     assert parse_producer_snapshot(data[:-1]) is None

@@ -33,7 +33,7 @@ MAPPINGS = frozenset(("mmap", "memmap", "memory_map", "create_memory_map", "Memo
 
 
 def calls_around(source: str) -> list[str]:
-    found = []
+    found: list[str] = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             found.extend(it.name for it in node.names if it.name.split(".")[0] in MODULES)
@@ -66,7 +66,7 @@ def test_no_file_call_goes_around_the_layer(path: Path) -> None:
 
 def mappings_in(source: str) -> list[str]:
     """Find what maps a file, by any name; arguments like ``memory_map=True`` too."""
-    found = []
+    found: list[str] = []
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Import() | ast.ImportFrom():

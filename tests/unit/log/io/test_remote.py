@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+from pathlib import Path
 
 import fsspec
 import numpy as np
@@ -12,27 +13,32 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from spark_segmentlog import read_arrow
 from spark_segmentlog.errors import LogPathNotFoundError, LogPermissionError
-from spark_segmentlog.log.io.reading import LOCAL, is_zero_from
+from spark_segmentlog.log.io.reading import LOCAL, Storage, is_zero_from
 from spark_segmentlog.log.io.remote import resolve_storage
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.partition.partition_log import scan_segments
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, SegmentSpec, v2_batch
+from tests.support.noting import note_calls
 from tests.support.reading import batch, column, offsets, scan_options
 
 
 @pytest.fixture
-def remote(tmp_path):
+def remote(tmp_path: Path) -> SubTreeFileSystem:
     """The same folder through pyarrow, which knows nothing of the local paths."""
     return SubTreeFileSystem(str(tmp_path), LocalFileSystem())
 
 
+def _named(kind: str, path: Path, remote: SubTreeFileSystem, name: str) -> tuple[Storage, str]:
+    return (LOCAL, str(path / name)) if kind == "local" else resolve_storage(name, remote)
+
+
 @pytest.mark.parametrize("kind", ["local", "remote"])
-def test_reads_at_positions_give_fewer_bytes_only_at_the_end(tmp_path, remote, kind):
+def test_reads_at_positions_give_fewer_bytes_only_at_the_end(
+    tmp_path: Path, remote: SubTreeFileSystem, kind: str
+) -> None:
     data = bytes(range(256)) * 40_000
     (tmp_path / "x").write_bytes(data)
-    storage, path = (LOCAL, str(tmp_path / "x"))
-    if kind == "remote":
-        storage, path = resolve_storage("x", remote)
+    storage, path = _named(kind, tmp_path, remote, "x")
     buffer = np.zeros(100_000, np.uint8)
     with storage.open_input(path) as file:
         assert file.size() == len(data)
@@ -44,13 +50,14 @@ def test_reads_at_positions_give_fewer_bytes_only_at_the_end(tmp_path, remote, k
         assert file.pread_into(buffer, len(data) + 5, 10) == 0
 
 
-def test_a_remote_file_is_fetched_in_blocks_the_next_one_ahead(tmp_path, remote, monkeypatch):
+def test_a_remote_file_is_fetched_in_blocks_the_next_one_ahead(
+    tmp_path: Path, remote: SubTreeFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "x").write_bytes(bytes(10_000_000))
     storage, path = resolve_storage("x", remote)
-    fetched = []
+    fetched: list[int] = []
     with storage.open_input(path) as file:
-        fetch = file._fetch
-        monkeypatch.setattr(file, "_fetch", lambda start: fetched.append(start) or fetch(start))
+        note_calls(monkeypatch, file, "_fetch", fetched.append)
         buffer = np.zeros(100_000, np.uint8)
         for position in range(0, 10_000_000, 100_000):
             file.pread_into(buffer, position, 100_000)
@@ -58,7 +65,9 @@ def test_a_remote_file_is_fetched_in_blocks_the_next_one_ahead(tmp_path, remote,
 
 
 @pytest.mark.parametrize("kind", ["local", "remote"])
-def test_zeros_to_the_end_are_told_from_data(tmp_path, remote, kind):
+def test_zeros_to_the_end_are_told_from_data(
+    tmp_path: Path, remote: SubTreeFileSystem, kind: str
+) -> None:
     (tmp_path / "x").write_bytes(b"a" + bytes(3_000_000) + b"b" + bytes(2_000_000))
     with open(tmp_path / "sparse", "wb") as file:
         file.truncate(1 << 40 if kind == "local" else 1 << 22)
@@ -70,14 +79,14 @@ def test_zeros_to_the_end_are_told_from_data(tmp_path, remote, kind):
         ("x", 5_000_002, True),
         ("sparse", 0, True),
     ]:
-        storage, path = (LOCAL, str(tmp_path / name))
-        if kind == "remote":
-            storage, path = resolve_storage(name, remote)
+        storage, path = _named(kind, tmp_path, remote, name)
         with storage.open_input(path) as file:
             assert is_zero_from(file, position, buffer) is expected, (name, position)
 
 
-def test_a_missing_file_is_none_or_file_not_found(tmp_path, remote):
+def test_a_missing_file_is_none_or_file_not_found(
+    tmp_path: Path, remote: SubTreeFileSystem
+) -> None:
     for storage, path in [(LOCAL, str(tmp_path / "x")), resolve_storage("x", remote)]:
         assert storage.read_file(path) is None
         assert storage.read_start(path, 10) is None
@@ -89,8 +98,10 @@ def test_a_missing_file_is_none_or_file_not_found(tmp_path, remote):
             storage.size(path)
 
 
-def test_a_file_that_may_not_be_read_says_so(tmp_path, monkeypatch):
-    def refuse(path, flags):
+def test_a_file_that_may_not_be_read_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str, flags: int) -> None:
         raise PermissionError(13, "Permission denied", path)
 
     monkeypatch.setattr(os, "open", refuse)
@@ -99,7 +110,9 @@ def test_a_file_that_may_not_be_read_says_so(tmp_path, monkeypatch):
             read(str(tmp_path / "x"))
 
 
-def test_a_log_is_read_through_another_file_system(tmp_path, remote):
+def test_a_log_is_read_through_another_file_system(
+    tmp_path: Path, remote: SubTreeFileSystem
+) -> None:
     builder = LogBuilder(tmp_path / "logs")
     builder.partition("t", 0, [[batch(0, 5)], SegmentSpec([batch(5, 5)], tail=bytes(5000))])
     builder.partition("t", 1, [[batch(0, 2)]])
@@ -118,7 +131,7 @@ def test_a_log_is_read_through_another_file_system(tmp_path, remote):
         LogManager.open("nothing", filesystem=remote)
 
 
-def test_file_uris_are_local_paths(tmp_path):
+def test_file_uris_are_local_paths(tmp_path: Path) -> None:
     LogBuilder(tmp_path / "logs").partition("t", 0, [[batch(0, 5)]])
     for uri in (f"file://{tmp_path}/logs", f"file:{tmp_path}/logs", f"{tmp_path}/logs"):
         assert resolve_storage(uri)[0] is LOCAL
@@ -126,19 +139,23 @@ def test_file_uris_are_local_paths(tmp_path):
         assert offsets(log) == [0, 1, 2, 3, 4]
 
 
-def test_a_scheme_that_nothing_knows_is_our_error():
+def test_a_scheme_that_nothing_knows_is_our_error() -> None:
     with pytest.raises(LogPathNotFoundError, match="no file system is known for its scheme"):
         LogManager.open("nonsense://bucket/logs")
 
 
-def test_a_local_path_with_a_colon_is_a_path(tmp_path, monkeypatch):
+def test_a_local_path_with_a_colon_is_a_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     LogBuilder(tmp_path / "a1:b").partition("t", 0, [[batch(0)]])
     monkeypatch.chdir(tmp_path)
     assert resolve_storage("a1:b") == (LOCAL, "a1:b")
     assert len(LogManager.open("a1:b").topic_partitions) == 1
 
 
-def test_relative_paths_are_read_from_wherever_the_task_runs(tmp_path, monkeypatch):
+def test_relative_paths_are_read_from_wherever_the_task_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     LogBuilder(tmp_path / "logs").partition("t", 0, [[batch(0, 3)]])
     monkeypatch.chdir(tmp_path)
     (log,) = LogManager.open("logs").topic_partitions.values()
@@ -149,7 +166,7 @@ def test_relative_paths_are_read_from_wherever_the_task_runs(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("path", ["memory://logs", "memory:///logs/t-0", "memory://logs/t-*/*.log"])
-def test_registered_fsspec_schemes_are_read(path, tmp_path):
+def test_registered_fsspec_schemes_are_read(path: str, tmp_path: Path) -> None:
     batches = [v2_batch([RecordSpec(value=b"v")] * 3), v2_batch([RecordSpec()], base_offset=3)]
     LogBuilder(tmp_path).partition("t", 0, [[batch] for batch in batches])
     memory = fsspec.filesystem("memory")

@@ -10,9 +10,13 @@ import pytest
 from spark_segmentlog import read_arrow
 from spark_segmentlog.errors import DataLossError, SegmentLogError
 from spark_segmentlog.log.findings import FindingKind
+from spark_segmentlog.log.formats.checkpoints import CLEANER_OFFSET_CHECKPOINT
+from spark_segmentlog.log.io.reading import Storage
 from spark_segmentlog.log.partition.partition_log import LostRange, PartitionLog, scan_segments
+from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.upkeep import verification
 from spark_segmentlog.testing.builder import LogBuilder, SegmentSpec, segment_file_name
+from tests.support.noting import note_calls
 from tests.support.reading import batch, column, offsets, open_one, scan_options
 
 KINDS = (".log", ".index", ".timeindex")
@@ -43,7 +47,7 @@ def _merge(log: PartitionLog, *bases: int) -> None:
     (directory / segment_file_name(bases[0])).write_bytes(data)
 
 
-def test_a_segment_that_compaction_merged_is_found_in_the_other(log):
+def test_a_segment_that_compaction_merged_is_found_in_the_other(log: PartitionLog) -> None:
     segments = list(log.segments_between(0, 30))
     _merge(log, 0, 10)
     wanted = scan_options(end=30)
@@ -53,7 +57,7 @@ def test_a_segment_that_compaction_merged_is_found_in_the_other(log):
     )
 
 
-def test_a_segment_beside_those_that_it_is_split_into_is_whole(log):
+def test_a_segment_beside_those_that_it_is_split_into_is_whole(log: PartitionLog) -> None:
     """As a cleaner leaves them for a moment: the old one is renamed away when all new ones are."""
     directory = Path(log.directory)
     merged = b"".join((directory / segment_file_name(base)).read_bytes() for base in (0, 10))
@@ -70,7 +74,7 @@ def test_a_segment_beside_those_that_it_is_split_into_is_whole(log):
     assert kinds <= {FindingKind.MISSING_INDEX}
 
 
-def test_a_merge_within_a_scan_repeats_no_row(log):
+def test_a_merge_within_a_scan_repeats_no_row(log: PartitionLog) -> None:
     rows = log.scan(options=scan_options(columns=("offset",)), end_offset=30)
     segments = list(log.segments)
     scanned = scan_segments(segments, scan_options(end=30, columns=("offset",)))
@@ -79,13 +83,13 @@ def test_a_merge_within_a_scan_repeats_no_row(log):
     assert column(rows, "offset") == list(range(30))
 
 
-def test_a_segment_that_became_a_swap_file_is_found(log):
+def test_a_segment_that_became_a_swap_file_is_found(log: PartitionLog) -> None:
     segments = list(log.segments)
     _rename(log, 10, ".swap")
     assert column(scan_segments(segments, scan_options(end=30)), "offset") == list(range(30))
 
 
-def test_a_segment_that_was_split_since_it_was_listed_is_read_whole(log):
+def test_a_segment_that_was_split_since_it_was_listed_is_read_whole(log: PartitionLog) -> None:
     segments = list(log.segments)
     directory = Path(log.directory)
     (directory / segment_file_name(10)).write_bytes(batch(10, 5))
@@ -96,7 +100,7 @@ def test_a_segment_that_was_split_since_it_was_listed_is_read_whole(log):
     )
 
 
-def test_a_segment_that_took_the_next_one_over_is_no_damage(log):
+def test_a_segment_that_took_the_next_one_over_is_no_damage(log: PartitionLog) -> None:
     """The listing is old, so that the first segment reaches beyond where it was to end."""
     segments = list(log.segments)
     _merge(log, 0, 10)
@@ -104,10 +108,12 @@ def test_a_segment_that_took_the_next_one_over_is_no_damage(log):
     assert rows == list(range(10))
 
 
-def test_renames_without_end_are_an_error_and_no_loss(log, monkeypatch):
+def test_renames_without_end_are_an_error_and_no_loss(
+    log: PartitionLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     segments = list(log.segments)
 
-    def gone(segment):
+    def gone(segment: Segment) -> None:
         raise FileNotFoundError(2, "No such file or directory", segment.log_path)
 
     monkeypatch.setattr(type(segments[0]), "open_log", gone)
@@ -115,7 +121,7 @@ def test_renames_without_end_are_an_error_and_no_loss(log, monkeypatch):
         column(scan_segments(segments, scan_options(end=30)), "offset")
 
 
-def test_a_segment_that_retention_took_is_data_loss(log):
+def test_a_segment_that_retention_took_is_data_loss(log: PartitionLog) -> None:
     segments = list(log.segments)
     _rename(log, 0)
     with pytest.raises(DataLossError, match=r"offset \[3, 10\) of topic partition t-0") as raised:
@@ -123,7 +129,7 @@ def test_a_segment_that_retention_took_is_data_loss(log):
     assert raised.value.condition == "KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE"
 
 
-def test_loss_that_does_not_fail_is_told_and_the_rest_is_read(log):
+def test_loss_that_does_not_fail_is_told_and_the_rest_is_read(log: PartitionLog) -> None:
     segments = list(log.segments)
     _rename(log, 0)
     lost: list[LostRange] = []
@@ -134,7 +140,7 @@ def test_loss_that_does_not_fail_is_told_and_the_rest_is_read(log):
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_a_partition_that_vanished_is_data_loss(log, committed):
+def test_a_partition_that_vanished_is_data_loss(log: PartitionLog, committed: bool) -> None:
     segments = list(log.segments)
     shutil.rmtree(log.directory)
     with pytest.raises(DataLossError, match=r"offset \[3, 30\)"):
@@ -145,19 +151,19 @@ def test_a_partition_that_vanished_is_data_loss(log, committed):
     assert [(it.start_offset, it.end_offset) for it in lost] == [(3, 30)]
 
 
-def test_a_hole_of_a_segment_in_the_middle_is_a_gap_like_compactions(log):
+def test_a_hole_of_a_segment_in_the_middle_is_a_gap_like_compactions(log: PartitionLog) -> None:
     _rename(log, 10)
     fresh = open_one(Path(log.directory))
     assert offsets(fresh) == [*range(10), *range(20, 30)]
 
 
-def test_an_index_that_vanishes_changes_no_row(log):
+def test_an_index_that_vanishes_changes_no_row(log: PartitionLog) -> None:
     for kind in KINDS[1:]:
         Path(log.directory, segment_file_name(10, kind)).unlink()
     assert offsets(log, start=12, min_ms=1) == list(range(12, 30))
 
 
-def test_the_end_is_looked_up_again_when_the_last_segment_was_renamed(tmp_path):
+def test_the_end_is_looked_up_again_when_the_last_segment_was_renamed(tmp_path: Path) -> None:
     builder = LogBuilder(tmp_path)
     builder.partition("t", 0, [[batch(0, 5)], [batch(5, 5)]])
     log = open_one(tmp_path)
@@ -167,20 +173,20 @@ def test_the_end_is_looked_up_again_when_the_last_segment_was_renamed(tmp_path):
     assert offsets(log) == [0, 1, 2, 3, 4]
 
 
-def test_lookups_list_again_when_a_segment_is_gone(log):
+def test_lookups_list_again_when_a_segment_is_gone(log: PartitionLog) -> None:
     _merge(log, 0, 10)
     assert log.offset_for_timestamp(1) is not None
     assert log.read(12, 1).record_batches == batch(10, 5)
 
 
-def test_rows_appended_after_the_end_was_taken_are_not_read(log):
+def test_rows_appended_after_the_end_was_taken_are_not_read(log: PartitionLog) -> None:
     with open(log.segments[-1].log_path, "ab") as file:
         file.write(batch(30, 5))
     assert offsets(log) == list(range(30))
     assert offsets(open_one(Path(log.directory))) == list(range(35))
 
 
-def test_a_new_segment_beside_the_listing_is_not_read(log):
+def test_a_new_segment_beside_the_listing_is_not_read(log: PartitionLog) -> None:
     LogBuilder(Path(log.directory).parent).partition(
         "t", 0, [SegmentSpec([batch(30, 5)], base_offset=30)]
     )
@@ -189,19 +195,17 @@ def test_a_new_segment_beside_the_listing_is_not_read(log):
 
 @pytest.mark.parametrize("grows", [True, False])
 def test_a_cleaner_that_has_come_to_the_end_of_a_log_that_grew_is_no_finding(
-    tmp_path, monkeypatch, grows
-):
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grows: bool
+) -> None:
     builder = LogBuilder(tmp_path)
     directory = builder.partition("t", 0, [[batch(0, 5)]])
-    read_text = verification.read_text
 
-    def read_late(storage, folder, name):
-        if grows and name == verification.CLEANER_OFFSET_CHECKPOINT:
+    def grow(storage: Storage, folder: str, name: str) -> None:
+        if grows and name == CLEANER_OFFSET_CHECKPOINT:
             with open(directory / segment_file_name(0), "ab") as file:
                 file.write(batch(5, 5))
-        return read_text(storage, folder, name)
 
-    monkeypatch.setattr(verification, "read_text", read_late)
+    note_calls(monkeypatch, verification, "read_text", grow)
     builder._offset_checkpoint("cleaner-offset-checkpoint", {("t", 0): 10})
     found = [it.detail for it in verification.verify(str(tmp_path))]
     assert found == ([] if grows else ["names offset 10 of a log that ends at 5"])

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
@@ -47,6 +46,7 @@ from spark_segmentlog.testing.builder import (
     segment_file_name,
     v2_batch,
 )
+from tests.support.noting import note_calls
 
 T0 = TopicPartition("t", 0)
 
@@ -83,19 +83,15 @@ def counted_reads() -> Iterator[list[str]]:
     """List the folders that are listed and the files that are walked."""
     seen: list[str] = []
 
-    def walk(log: WatchedPartitionLog, segment: object, signature: object) -> None:
+    def note_walk(log: WatchedPartitionLog, *_: object) -> None:
         seen.append(f"walk {log.topic_partition}")
-        real_walk(log, segment, signature)  # type: ignore[arg-type]
 
-    def listing(storage: object, directory: str) -> object:
+    def note_listing(storage: object, directory: str) -> None:
         seen.append(f"list {Path(directory).name}")
-        return real_listing(storage, directory)  # type: ignore[arg-type]
 
-    real_walk, real_listing = WatchedPartitionLog._walk_tail, log_watch.list_partition
-    with (
-        patch.object(WatchedPartitionLog, "_walk_tail", walk),
-        patch.object(log_watch, "list_partition", listing),
-    ):
+    with pytest.MonkeyPatch.context() as patch:
+        note_calls(patch, WatchedPartitionLog, "_walk_tail", note_walk)
+        note_calls(patch, log_watch, "list_partition", note_listing)
         yield seen
 
 
@@ -442,7 +438,7 @@ def test_a_segment_that_a_look_missed_under_both_names_is_found(
     plain = directory / segment_file_name(3)
     plain.rename(f"{plain}.swap")
     settle(tmp_path)
-    real, met = os.listdir, []
+    real, met = os.listdir, list[str]()
 
     def listdir(path: str) -> list[str]:
         names = real(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -88,6 +88,7 @@ def test_a_scan_that_is_given_up_leaves_no_thread(tmp_path: Path) -> None:
     before = set(threading.enumerate())
     options = ScanOptions(columns=("offset", "value"))
     rows = PartitionLog.open(str(path.parent)).scan(options=options)
+    assert isinstance(rows, Generator)
     assert 0 < next(rows).num_rows < 2 * BATCHES
     (thread,) = set(threading.enumerate()) - before
     assert thread.name.startswith("segmentlog-read-ahead")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from spark_segmentlog.errors import CorruptRecordError, CrcMismatchError, InvalidRecordError
@@ -18,7 +21,8 @@ from spark_segmentlog.testing.builder import (
     transaction_index_bytes,
     v2_batch,
 )
-from tests.support.reading import batch, column, offsets, open_one, scan_options
+from tests.support.noting import note_calls
+from tests.support.reading import batch, build_log, column, offsets, open_one, scan_options
 
 
 def _data(base_offset: int, producer_id: int, count: int = 1, epoch: int = 0) -> bytes:
@@ -46,16 +50,6 @@ def _entry(producer_id: int, first: int, last: int, stable: int) -> bytes:
     return transaction_index_bytes([spec])
 
 
-def _log(path, *segments, clean=True, recovery_point=None, snapshots=False) -> PartitionLog:
-    builder = LogBuilder(path)
-    builder.partition("t", 0, segments, snapshots=snapshots)
-    if clean:
-        builder.clean_shutdown()
-    if recovery_point is not None:
-        builder.recovery_points({("t", 0): recovery_point})
-    return open_one(path)
-
-
 def _by_segment(log: PartitionLog) -> list[int]:
     """Read each segment as a task of its own, knowing nothing but its segment."""
     end = log.last_stable_offset()
@@ -79,16 +73,20 @@ STATES = [
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_a_commit_marker_does_not_end_the_range_that_is_aborted_later(tmp_path, state):
+def test_a_commit_marker_does_not_end_the_range_that_is_aborted_later(
+    tmp_path: Path, state: dict[str, Any]
+) -> None:
     batches = [_data(1, 1), _commit(2, 1), _data(3, 1), _abort(4, 1), _data(5, 1), _commit(6, 1)]
-    log = _log(tmp_path, SegmentSpec(batches, base_offset=0), **state)
+    log = build_log(tmp_path, SegmentSpec(batches, base_offset=0), **state)
     assert offsets(log, committed=True) == [1, 5]
     assert offsets(log) == [1, 3, 5]
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_aborts_are_known_that_stand_in_later_segments(tmp_path, state):
-    log = _log(
+def test_aborts_are_known_that_stand_in_later_segments(
+    tmp_path: Path, state: dict[str, Any]
+) -> None:
+    log = build_log(
         tmp_path,
         [_data(0, 7), batch(1)],
         [_data(2, 7), batch(3), _data(4, 7)],
@@ -101,12 +99,14 @@ def test_aborts_are_known_that_stand_in_later_segments(tmp_path, state):
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_interleaved_transactions_apply_in_whatever_order_they_end(tmp_path, state):
+def test_interleaved_transactions_apply_in_whatever_order_they_end(
+    tmp_path: Path, state: dict[str, Any]
+) -> None:
     batches = [
         *[_data(10, 1), batch(11), _data(20, 2), batch(21), _data(30, 2), _abort(31, 2)],
         *[batch(32), _data(50, 1), _abort(51, 1), batch(52)],
     ]
-    log = _log(
+    log = build_log(
         tmp_path, SegmentSpec(batches[:4], base_offset=0), batches[4:7], batches[7:], **state
     )
     assert offsets(log, committed=True) == [11, 21, 32, 52]
@@ -114,10 +114,12 @@ def test_interleaved_transactions_apply_in_whatever_order_they_end(tmp_path, sta
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_an_open_transaction_holds_the_last_stable_offset(tmp_path, state):
+def test_an_open_transaction_holds_the_last_stable_offset(
+    tmp_path: Path, state: dict[str, Any]
+) -> None:
     open_data = [_data(place, 7) for place in range(100, 105)]
     plain = [batch(place) for place in range(105, 111)]
-    log = _log(
+    log = build_log(
         tmp_path, SegmentSpec([batch(98), batch(99), *open_data], base_offset=0), plain, **state
     )
     assert log.last_stable_offset() == 100
@@ -127,8 +129,10 @@ def test_an_open_transaction_holds_the_last_stable_offset(tmp_path, state):
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_an_abort_that_ends_behind_the_last_stable_offset_hides_what_lies_before(tmp_path, state):
-    log = _log(
+def test_an_abort_that_ends_behind_the_last_stable_offset_hides_what_lies_before(
+    tmp_path: Path, state: dict[str, Any]
+) -> None:
+    log = build_log(
         tmp_path,
         [batch(0), _data(1, 1), batch(2)],
         [_data(3, 2), batch(4)],
@@ -141,21 +145,25 @@ def test_an_abort_that_ends_behind_the_last_stable_offset_hides_what_lies_before
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_markers_with_the_epoch_after_the_datas_end_its_transaction(tmp_path, state):
+def test_markers_with_the_epoch_after_the_datas_end_its_transaction(
+    tmp_path: Path, state: dict[str, Any]
+) -> None:
     """As a producer of transaction.version 2 has them."""
     batches = [
         *[_data(0, 4, epoch=0), _abort(1, 4, epoch=1), _data(2, 4, epoch=1)],
         *[_commit(3, 4, epoch=2), _data(4, 4, epoch=2)],
     ]
-    log = _log(tmp_path, batches[:2], batches[2:], **state)
+    log = build_log(tmp_path, batches[:2], batches[2:], **state)
     assert log.last_stable_offset() == 4
     assert offsets(log, committed=True) == [2]
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_records_of_an_aborting_producer_outside_of_its_transaction_stay(tmp_path, state):
+def test_records_of_an_aborting_producer_outside_of_its_transaction_stay(
+    tmp_path: Path, state: dict[str, Any]
+) -> None:
     plain = batch(2, producer_id=9, producer_epoch=0)
-    log = _log(tmp_path, [_data(0, 9), _data(1, 9), plain, _abort(3, 9), batch(4)], **state)
+    log = build_log(tmp_path, [_data(0, 9), _data(1, 9), plain, _abort(3, 9), batch(4)], **state)
     assert offsets(log, committed=True) == [2, 4]
 
 
@@ -173,13 +181,15 @@ GARBLED_INDEXES = [
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("index", GARBLED_INDEXES)
-def test_rows_are_told_by_the_markers_whatever_a_transaction_index_holds(tmp_path, state, index):
+def test_rows_are_told_by_the_markers_whatever_a_transaction_index_holds(
+    tmp_path: Path, state: dict[str, Any], index: bool | bytes
+) -> None:
     segments = [
         SegmentSpec([_data(0, 1), _abort(1, 1), batch(2)], transaction_index=index),
         SegmentSpec([_data(3, 7), _data(4, 1)], transaction_index=index),
         SegmentSpec([_abort(5, 1), _commit(6, 7)], transaction_index=index),
     ]
-    log = _log(tmp_path, *segments, **state)
+    log = build_log(tmp_path, *segments, **state)
     assert offsets(log, committed=True) == [2, 3]
     assert _by_segment(log) == [2, 3]
 
@@ -194,7 +204,9 @@ def test_rows_are_told_by_the_markers_whatever_a_transaction_index_holds(tmp_pat
     ],
 )
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_snapshot_that_lies_neither_hides_nor_shows_rows(tmp_path, open_transactions, clean):
+def test_a_snapshot_that_lies_neither_hides_nor_shows_rows(
+    tmp_path: Path, open_transactions: dict[int, int], clean: bool
+) -> None:
     segments = [[_data(0, 1), batch(1), _commit(2, 1)], [_data(3, 2), batch(4)], [batch(5)]]
     states = [
         ProducerStateSpec(producer_id=producer_id, current_txn_first_offset=first)
@@ -210,8 +222,10 @@ def test_a_snapshot_that_lies_neither_hides_nor_shows_rows(tmp_path, open_transa
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_a_range_that_begins_inside_of_an_aborted_batch_gives_none_of_it(tmp_path, state):
-    log = _log(
+def test_a_range_that_begins_inside_of_an_aborted_batch_gives_none_of_it(
+    tmp_path: Path, state: dict[str, Any]
+) -> None:
+    log = build_log(
         tmp_path, [_data(0, 1, 4), batch(4)], [_data(5, 1, 3), _abort(8, 1), batch(9)], **state
     )
     for start in range(11):
@@ -221,9 +235,11 @@ def test_a_range_that_begins_inside_of_an_aborted_batch_gives_none_of_it(tmp_pat
 
 
 @pytest.mark.parametrize("position", range(21, 61))
-def test_a_flipped_bit_of_a_marker_behind_the_range_is_an_error_of_the_read(tmp_path, position):
+def test_a_flipped_bit_of_a_marker_behind_the_range_is_an_error_of_the_read(
+    tmp_path: Path, position: int
+) -> None:
     """Whatever of its header is flipped: the read of what it ended must not go by it."""
-    log = _log(tmp_path, [_data(0, 1), _abort(1, 1), batch(2)], [batch(3)])
+    log = build_log(tmp_path, [_data(0, 1), _abort(1, 1), batch(2)], [batch(3)])
     path = tmp_path / "t-0" / f"{0:020d}.log"
     whole = bytearray(path.read_bytes())
     at = len(_data(0, 1)) + position
@@ -235,9 +251,11 @@ def test_a_flipped_bit_of_a_marker_behind_the_range_is_an_error_of_the_read(tmp_
 
 
 @pytest.mark.parametrize("position", [22, 50])
-def test_rows_are_not_hidden_by_a_marker_that_a_flipped_bit_has_lost(tmp_path, position):
+def test_rows_are_not_hidden_by_a_marker_that_a_flipped_bit_has_lost(
+    tmp_path: Path, position: int
+) -> None:
     """Of the attributes (control, transactional) and of the producer id."""
-    _log(tmp_path, [_data(0, 1), _abort(1, 1), batch(2)], [batch(3)])
+    build_log(tmp_path, [_data(0, 1), _abort(1, 1), batch(2)], [batch(3)])
     path = tmp_path / "t-0" / f"{0:020d}.log"
     whole = path.read_bytes()
     at = len(_data(0, 1)) + position
@@ -248,14 +266,16 @@ def test_rows_are_not_hidden_by_a_marker_that_a_flipped_bit_has_lost(tmp_path, p
         assert open_one(tmp_path, check_crcs=False).last_stable_offset() in (0, 4)
 
 
-def test_the_last_stable_offset_is_told_by_the_log_with_snapshots_and_without(tmp_path):
+def test_the_last_stable_offset_is_told_by_the_log_with_snapshots_and_without(
+    tmp_path: Path,
+) -> None:
     segments = [
         [_data(0, 1), batch(1)],
         [_commit(2, 1), _data(3, 2)],
         [batch(4), _data(5, 3), _commit(6, 2)],
     ]
     for name, snapshots in [("all", True), ("none", False)]:
-        log = _log(tmp_path / name, *segments, clean=False, snapshots=snapshots)
+        log = build_log(tmp_path / name, *segments, clean=False, snapshots=snapshots)
         assert log.last_stable_offset() == 5
     # The snapshot at the end is gone, as after a crash, and the one before is damaged.
     for file in sorted((tmp_path / "all" / "t-0").glob("*.snapshot"))[-1:]:
@@ -264,28 +284,28 @@ def test_the_last_stable_offset_is_told_by_the_log_with_snapshots_and_without(tm
     assert open_one(tmp_path / "all").last_stable_offset() == 5
 
 
-def test_a_snapshot_from_beyond_the_end_of_a_cut_log_is_left_out(tmp_path):
-    log = _log(tmp_path, [_data(0, 1), batch(1)], [_commit(2, 1), batch(3)], snapshots=True)
+def test_a_snapshot_from_beyond_the_end_of_a_cut_log_is_left_out(tmp_path: Path) -> None:
+    log = build_log(tmp_path, [_data(0, 1), batch(1)], [_commit(2, 1), batch(3)], snapshots=True)
     with open(log.segments[1].log_path, "r+b") as file:
         file.truncate(0)
     cut = open_one(tmp_path)
     assert (cut.log_end_offset, cut.last_stable_offset()) == (2, 0)
 
 
-def test_an_emptied_marker_ends_nothing_and_an_emptied_batch_is_no_row(tmp_path):
+def test_an_emptied_marker_ends_nothing_and_an_emptied_batch_is_no_row(tmp_path: Path) -> None:
     emptied = v2_batch(
         [], base_offset=0, last_offset_delta=0, producer_id=1, producer_epoch=0, transactional=True
     )
     marker = v2_batch(
         [], base_offset=3, last_offset_delta=0, producer_id=2, transactional=True, control=True
     )
-    log = _log(tmp_path, [emptied, _commit(1, 1), _data(2, 2), marker, batch(4)], clean=False)
+    log = build_log(tmp_path, [emptied, _commit(1, 1), _data(2, 2), marker, batch(4)], clean=False)
     assert log.last_stable_offset() == 2
     assert offsets(log) == [2, 4]
 
 
-def test_ranges_that_begin_or_end_on_markers_or_hold_nothing_else(tmp_path):
-    log = _log(
+def test_ranges_that_begin_or_end_on_markers_or_hold_nothing_else(tmp_path: Path) -> None:
+    log = build_log(
         tmp_path, [_data(0, 1), _commit(1, 1), _commit(2, 2), _data(3, 1), _abort(4, 1), batch(5)]
     )
     ranges = {(1, 3): [], (2, 4): [], (0, 2): [0], (1, 6): [5], (0, 6): [0, 5], (4, 5): []}
@@ -293,7 +313,7 @@ def test_ranges_that_begin_or_end_on_markers_or_hold_nothing_else(tmp_path):
         assert offsets(log, start=start, end=end, committed=True) == expected
 
 
-def test_a_marker_that_cannot_be_read_is_our_error_or_none(tmp_path):
+def test_a_marker_that_cannot_be_read_is_our_error_or_none(tmp_path: Path) -> None:
     short_key = v2_batch(
         [RecordSpec(key=b"\x00", value=b"v")],
         base_offset=1,
@@ -301,25 +321,19 @@ def test_a_marker_that_cannot_be_read_is_our_error_or_none(tmp_path):
         transactional=True,
         control=True,
     )
-    log = _log(tmp_path, [_data(0, 1), short_key, batch(2)], clean=False)
+    log = build_log(tmp_path, [_data(0, 1), short_key, batch(2)], clean=False)
     with pytest.raises(InvalidRecordError, match="control record key is 1 bytes"):
         log.last_stable_offset()
     assert open_one(tmp_path, skip_corrupt=True).last_stable_offset() == 0
 
 
 def test_a_partition_is_listed_again_only_for_markers_that_stand_in_later_segments(
-    tmp_path, monkeypatch
-):
-    log = _log(tmp_path, [batch(0)], [_data(1, 1), _commit(2, 1), _data(3, 1)], [_abort(4, 1)])
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = build_log(tmp_path, [batch(0)], [_data(1, 1), _commit(2, 1), _data(3, 1)], [_abort(4, 1)])
     first, second, _ = log.segments
-    listed = []
-    real = PartitionLog.open.__func__
-
-    def note(cls, directory, **options):
-        listed.append(directory)
-        return real(cls, directory, **options)
-
-    monkeypatch.setattr(PartitionLog, "open", classmethod(note))
+    listed: list[str] = []
+    note_calls(monkeypatch, PartitionLog, "open", lambda directory, **_: listed.append(directory))
     wanted = scan_options(end=1, committed=True)
     assert column(scan_segments([first], wanted), "offset") == [0]
     wanted = scan_options(start=1, end=4, committed=True)

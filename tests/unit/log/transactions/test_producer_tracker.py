@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -58,7 +59,7 @@ class Entry:
         return 0 if self.kind == "emptied" else self.last_offset - self.base_offset + 1
 
     def encode(self) -> bytes:
-        producer = {"producer_id": self.producer_id, "producer_epoch": self.epoch}
+        producer: dict[str, Any] = {"producer_id": self.producer_id, "producer_epoch": self.epoch}
         if self.kind in ("commit", "abort"):
             return control_batch(
                 COMMIT if self.kind == "commit" else ABORT,
@@ -223,7 +224,9 @@ def _without_stable(transaction: Transaction) -> Transaction:
 
 
 @pytest.mark.parametrize("transactions_only", [False, True])
-def test_thousands_of_producers_and_transactions_make_their_tables_grow(transactions_only):
+def test_thousands_of_producers_and_transactions_make_their_tables_grow(
+    transactions_only: bool,
+) -> None:
     producers = range(3000)
     data = [("data", it, 0, 0) for it in producers]
     markers = [("abort" if it % 2 else "commit", it, 0, 0) for it in producers]
@@ -236,7 +239,7 @@ def test_thousands_of_producers_and_transactions_make_their_tables_grow(transact
     assert [it.producer_id for it in tracker.open_transactions] == list(producers)
 
 
-def test_a_tracker_goes_on_from_a_snapshot_of_itself():
+def test_a_tracker_goes_on_from_a_snapshot_of_itself() -> None:
     laid_out = _laid_out(
         [("data", 1, 0, 0), ("data", 2, 0, 0), ("abort", 1, 0, 0), ("plain", 3, 0, 7)]
     )
@@ -251,7 +254,7 @@ def test_a_tracker_goes_on_from_a_snapshot_of_itself():
 
 
 @pytest.mark.parametrize("change", ["control", "transactional", "magic"])
-def test_what_one_flipped_bit_made_of_a_marker_is_an_error_or_left_out(change):
+def test_what_one_flipped_bit_made_of_a_marker_is_an_error_or_left_out(change: str) -> None:
     laid_out = _laid_out([("data", 1, 0, 0), ("abort", 1, 0, 0), ("data", 1, 0, 3)])
     batches = [bytearray(it.encode()) for it in laid_out]
     if change == "magic":

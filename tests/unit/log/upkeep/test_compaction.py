@@ -35,6 +35,7 @@ from spark_segmentlog.log.upkeep.compaction import (
     plan_compaction,
 )
 from spark_segmentlog.log.upkeep.swap import SegmentFile
+from spark_segmentlog.record.compact.offset_map import OffsetMap
 from spark_segmentlog.testing.builder import (
     ABORT,
     COMMIT,
@@ -294,7 +295,7 @@ def test_a_map_that_is_too_small_takes_more_passes_and_gives_the_same(
     ]
     directory = build(tmp_path, [*segments, active(40)])
 
-    class SmallMap(compaction.OffsetMap):
+    class SmallMap(OffsetMap):
         def __init__(self, max_bytes: int, *, expected_records: int) -> None:
             super().__init__(max_bytes, expected_records=expected_records)
             self.max_keys = max_keys
@@ -802,7 +803,7 @@ def test_the_log_reads_back_through_the_log_manager(tmp_path: Path) -> None:
     ]
     directory = build(tmp_path, [*segments, active(50)])
     run(directory)
-    with_manager = []
+    with_manager: list[tuple[int, bytes | None, bytes | None]] = []
     log = LogManager.open([str(tmp_path)]).topic_partitions[PARTITION]
     for arrow_batch in log.scan(options=ScanOptions(columns=("offset", "key", "value"))):
         with_manager.extend(
@@ -874,7 +875,9 @@ def keyed_logs(draw: st.DrawFn) -> list[list[list[tuple[bytes | None, bytes | No
 def written(
     log: Sequence[Sequence[Sequence[tuple[bytes | None, bytes | None]]]], codecs: Sequence[str]
 ) -> tuple[list[list[bytes]], list[tuple[int, bytes | None, bytes | None]]]:
-    segments, model, offset = [], [], 0
+    segments: list[list[bytes]] = []
+    model: list[tuple[int, bytes | None, bytes | None]] = []
+    offset = 0
     for number, batches in enumerate(log):
         built = []
         for pairs in batches:

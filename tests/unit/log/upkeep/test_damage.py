@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,8 +27,8 @@ from tests.support.reading import batch, timed
 ZERO_LOG = "t-0/00000000000000000000.log"
 
 
-def offsets(path: Path, **options: object) -> list[int]:
-    return read_arrow(path, **options).read_all()["offset"].to_pylist()
+def offsets(path: Path, **options: Any) -> list[int]:
+    return list(read_arrow(path, **options).read_all()["offset"].to_pylist())
 
 
 def corrupt(path: Path, **options: object) -> list[dict[str, object]]:
@@ -55,9 +56,9 @@ def ten_batches(base_offset: int = 0, **fields: object) -> list[bytes]:
     return [batch(base_offset + 10 * index, 10, **fields) for index in range(10)]
 
 
-def three_segments(path: Path, **spec: object) -> list[Path]:
+def three_segments(path: Path, **spec: Any) -> list[Path]:
     """Offsets 0 to 299 in three segments of ten batches, each batch indexed."""
-    interval = {"index_interval_bytes": 1}
+    interval: dict[str, Any] = {"index_interval_bytes": 1}
     LogBuilder(path).partition(
         "t",
         0,

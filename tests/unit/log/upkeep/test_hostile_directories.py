@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,14 @@ def rewritten(directory: str, change: Callable[[dict[str, Any]], None]) -> None:
     path.write_bytes(with_checksum(json.dumps(fields).encode()))
 
 
+def rename_partition(topic: str, fields: dict[str, Any]) -> None:
+    fields["partitions"][0]["topic"] = topic
+
+
+def rename_staged(name: str, fields: dict[str, Any]) -> None:
+    fields["staged"][0] = name
+
+
 def try_everything(scenario: Scenario) -> None:
     for directory in scenario.directories:
         try:
@@ -104,7 +113,7 @@ def test_a_partition_that_leads_out_of_the_directory_is_refused(scenario: Scenar
     for topic in ("../precious", "..", "a/../../precious", "/etc/x"):
         rewritten(
             scenario.directories[0],
-            lambda fields, topic=topic: fields["partitions"][0].update(topic=topic),
+            partial(rename_partition, topic),
         )
         with pytest.raises(SegmentLogError, match="no name of a partition"):
             recover(scenario.directories)
@@ -117,7 +126,7 @@ def test_a_staged_file_that_leads_out_of_the_directory_is_refused(scenario: Scen
     for name in ("../precious/precious.txt", "/etc/passwd", "t-0"):
         rewritten(
             scenario.directories[0],
-            lambda fields, name=name: fields["staged"].__setitem__(0, name),
+            partial(rename_staged, name),
         )
         with pytest.raises(SegmentLogError, match="no name of a staged file"):
             recover(scenario.directories)

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from spark_segmentlog.errors import CommitPendingError
+from spark_segmentlog.log.findings import FindingKind
 from spark_segmentlog.log.io import files
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.upkeep.recovery import RecoveryAction, RecoveryKind, recover, reindex
-from spark_segmentlog.log.upkeep.verification import FindingKind, verify
+from spark_segmentlog.log.upkeep.verification import verify
 from spark_segmentlog.testing.builder import (
     LogBuilder,
     RecordSpec,

@@ -54,6 +54,7 @@ from spark_segmentlog.log.write.staging import StagedExtent, list_staged
 from spark_segmentlog.log.write.targets import read_target_layout
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch
 from tests.support.broker_data import unpack
+from tests.support.noting import note_calls
 from tests.support.scenarios import MARK, START_MS, Writing, make_scenario, read_rows, stage
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -524,11 +525,8 @@ def test_a_micro_batch_costs_few_syncs(directory: str, monkeypatch: pytest.Monke
     commit(directory, partitions, new_partition_count=12)
     request = stage([directory], [Writing(partitions), Writing(partitions)])
     syncs: list[str] = []
-    fsync, fsync_directory = files.fsync, files.fsync_directory
-    monkeypatch.setattr(files, "fsync", lambda at: (syncs.append("file"), fsync(at)))
-    monkeypatch.setattr(
-        files, "fsync_directory", lambda path: (syncs.append("folder"), fsync_directory(path))
-    )
+    note_calls(monkeypatch, files, "fsync", lambda _: syncs.append("file"))
+    note_calls(monkeypatch, files, "fsync_directory", lambda _: syncs.append("folder"))
     commit_staged_batches(request)
     assert len(syncs) <= 12 + 2 + 8
 

@@ -35,14 +35,15 @@ from spark_segmentlog.record.write.partitioner import partition_for_key
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, SegmentSpec, v2_batch
 from tests.support.broker_data import unpack
 from tests.support.fault_layer import Faults
+from tests.support.noting import note_calls
 from tests.support.scenarios import MARK, read_indexes, read_rows
 
 T0 = TopicPartition("t", 0)
-SMALL = {"segment_bytes": 2000, "batch_size": 300, "index_interval_bytes": 200}
+SMALL: dict[str, Any] = {"segment_bytes": 2000, "batch_size": 300, "index_interval_bytes": 200}
 
 
 def records(*values: bytes, **columns: object) -> pa.RecordBatch:
-    return pa.record_batch({"value": pa.array(values, pa.binary()), **columns})  # type: ignore[dict-item]
+    return pa.record_batch({"value": pa.array(values, pa.binary()), **columns})
 
 
 def values_of(directory: str, topic_partition: TopicPartition = T0) -> list[bytes | None]:
@@ -135,7 +136,7 @@ def test_old_segments_roll_by_their_first_timestamp(directory: str) -> None:
 
 
 def test_a_full_index_rolls(directory: str) -> None:
-    options = {"segment_index_bytes": 48, "index_interval_bytes": 1}
+    options: dict[str, Any] = {"segment_index_bytes": 48, "index_interval_bytes": 1}
     with open_log(directory, **options) as log:
         for number in range(12):
             log.append("t", records(b"v" * 10, timestamp=pa.array([number])))
@@ -300,8 +301,7 @@ def test_log_append_time_stamps_all_records(directory: str) -> None:
 
 def count_syncs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     synced: list[int] = []
-    fsync = files.fsync
-    monkeypatch.setattr(files, "fsync", lambda at: (synced.append(at), fsync(at)))
+    note_calls(monkeypatch, files, "fsync", synced.append)
     return synced
 
 

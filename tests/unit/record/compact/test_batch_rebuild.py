@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -272,7 +273,7 @@ def test_a_wrapper_of_append_time_becomes_a_batch_of_append_time() -> None:
 def test_records_that_do_not_fit_are_refused_with_their_place(change: str) -> None:
     last = 7 if change == "offset_delta" else 2
     records = [RecordSpec(key=b"k", value=b"v", offset_delta=delta) for delta in (0, 1, last)]
-    overrides = {
+    overrides: dict[str, Any] = {
         "count_up": {"count": 4},
         "count_down": {"count": 2},
         "huge_count": {"count": 10**9},

@@ -6,6 +6,7 @@ import datetime
 import pickle
 import struct
 from collections.abc import Sequence
+from typing import Any
 
 import cramjam
 import crc32c
@@ -187,7 +188,7 @@ def test_negative_deltas_and_the_real_maximum() -> None:
     encoded = RecordBatchEncoder().encode(arrow_batch(records), base_offset=10)
     assert encoded.max_timestamps.tolist() == [T + 1]
     assert encoded.max_timestamp_offsets.tolist() == [12]
-    assert struct.unpack_from(">qq", encoded.buffer, 27) == (T, T + 1)
+    assert struct.unpack_from(">qq", encoded.buffer.data, 27) == (T, T + 1)
     assert [row[1] for row in read_by_decoder(encoded)] == [T, T - 60_000, T + 1, T + 1]
 
 
@@ -195,7 +196,7 @@ def test_log_append_time_stamps_every_record() -> None:
     records = [RecordSpec(timestamp_ms=t, value=b"") for t in (T, 5, -1)]
     encoder = RecordBatchEncoder(log_append_time=True, compression="lz4")
     encoded = encoder.encode(arrow_batch(records), append_time_ms=777, base_offset=4)
-    assert struct.unpack_from(">h", encoded.buffer, 21) == (0x08 | 3,)
+    assert struct.unpack_from(">h", encoded.buffer.data, 21) == (0x08 | 3,)
     assert encoded.max_timestamps.tolist() == [777]
     assert encoded.max_timestamp_offsets.tolist() == [4]
     assert [row[1] for row in read_by_decoder(encoded)] == [777] * 3
@@ -397,7 +398,7 @@ def test_assigned_offsets_leave_the_crc_valid() -> None:
     assign_offsets(encoded.buffer, encoded.positions, base_offset=2**40, leader_epoch=7)
     assert read_by_aiokafka(encoded.buffer.tobytes()) == expected_rows(records, 2**40)
     for position in encoded.positions:
-        assert struct.unpack_from(">i", encoded.buffer, position + 12) == (7,)
+        assert struct.unpack_from(">i", encoded.buffer.data, position + 12) == (7,)
 
 
 def test_row_numbers_in_group_errors_are_those_of_the_arrow_batch() -> None:
@@ -415,13 +416,14 @@ def test_kernels_are_compiled_once_whatever_comes() -> None:
         for codec in ("none", "lz4"):
             RecordBatchEncoder(compression=codec).encode(batch)
     RecordBatchEncoder(log_append_time=True).encode_groups(plain, read_only, np.array([1]))
-    for kernel in (
+    kernels: list[Any] = [
         encode_kernels.plan_batches,
         encode_kernels.write_records,
         encode_kernels.write_batch_headers,
         encode_kernels.header_section_sizes,
-    ):
-        assert len(kernel.signatures) == 1  # type: ignore[attr-defined]
+    ]
+    for kernel in kernels:
+        assert len(kernel.signatures) == 1
 
 
 def test_a_timestamp_before_1970_is_refused_with_its_row_and_none_is_kept() -> None:

@@ -49,9 +49,10 @@ def assign(
 ) -> list[int]:
     rows = len(keys if keys is not None else explicit)  # type: ignore[arg-type]
     balance = NullKeyBalance(count)
-    return assign_partitions(
+    assigned: list[int] = assign_partitions(
         keys, explicit, count, balance, row_count=rows, first_row=first_row
     ).tolist()
+    return assigned
 
 
 @pytest.mark.parametrize(("key", "value"), KAFKA_VECTORS.items())
