@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -70,7 +71,7 @@ def stage(
     new_partition_count: int = 2,
     label: str = "",
     batch_size_bytes: int = 200,
-    **request: object,
+    **request: Any,
 ) -> CommitRequest:
     """Stage the rows of some tasks and give the request that commits them."""
     layout = read_target_layout(directories, new_partition_count=new_partition_count)
@@ -97,7 +98,7 @@ def stage(
         write_ids=(write_id,),
         config=config,
         lock_timeout_ms=2000,
-        **request,  # type: ignore[arg-type]
+        **request,
     )
 
 

@@ -197,9 +197,9 @@ def rows_from(offset: int, count: int) -> pa.RecordBatch:
     )
 
 
-def append_up_to(root: Path, end: int, options: dict[str, int], report: Report) -> None:
+def append_up_to(root: Path, end: int, options: dict[str, Any], report: Report) -> None:
     """Append six rows at a time behind those that are there."""
-    with open_log(str(root / "d0"), **options) as log:  # type: ignore[arg-type]
+    with open_log(str(root / "d0"), **options) as log:
         log.create_topic("t", 1)
         done = log.log_end_offset("t", 0)
         while done < end:

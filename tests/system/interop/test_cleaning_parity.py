@@ -28,8 +28,8 @@ from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.log.segment.growth import SegmentConfig
 from spark_segmentlog.log.segment.walk import ReadBuffer
 from spark_segmentlog.log.upkeep.compaction import CompactionConfig, PartitionCompaction, compact
+from spark_segmentlog.log.upkeep.partitions import CleanupPolicy
 from spark_segmentlog.log.upkeep.retention import (
-    CleanupPolicy,
     PartitionRetention,
     RetentionConfig,
     apply_retention,

@@ -27,7 +27,8 @@ def _value(number: int) -> str | None:
 
 
 def _headers(number: int) -> list[tuple[str, str | bytes | None]] | None:
-    return [("a", None), ("b", b"")][: number % 3] or None
+    headers: list[tuple[str, str | bytes | None]] = [("a", None), ("b", b"")]
+    return headers[: number % 3] or None
 
 
 def _frame(spark: SparkSession, numbers: range) -> DataFrame:

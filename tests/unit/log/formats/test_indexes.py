@@ -9,7 +9,7 @@ import pytest
 
 from spark_segmentlog.log.formats.offset_index import OffsetIndex
 from spark_segmentlog.log.formats.time_index import TimeEntry, TimeIndex, read_largest_timestamp
-from spark_segmentlog.log.io.reading import LOCAL
+from spark_segmentlog.log.io.reading import LOCAL, LogFile
 from tests.support.noting import note_calls
 
 BASE = 1000
@@ -74,9 +74,12 @@ def test_a_preallocated_index_is_never_read_whole(
 ) -> None:
     entries = [(7 * place + 7, 50 * place + 50) for place in range(20_000)]
     with _offset_index(tmp_path, entries, 10_000_000) as index:
-        assert index._file is not None
         bytes_read: list[int] = []
-        note_calls(monkeypatch, index._file, "read_at", lambda _, length: bytes_read.append(length))
+
+        def note(file: LogFile, position: int, length: int) -> None:
+            bytes_read.append(length)
+
+        note_calls(monkeypatch, type(index._file), "read_at", note)
         assert _position(index, BASE + 7 * 3 + 7) == 50 * 3 + 50
         assert 0 < sum(bytes_read) < 40_000
 

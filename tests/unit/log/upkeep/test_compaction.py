@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -81,7 +82,10 @@ def run(
     expected = replace(partition, removed_files=0, waiting_files=0)
     if partition.passes > 1:
         # A plan has a map that holds all keys.
-        counts = {"records_read": planned.records_read, "records_kept": planned.records_kept}
+        counts: dict[str, Any] = {
+            "records_read": planned.records_read,
+            "records_kept": planned.records_kept,
+        }
         expected = replace(expected, passes=1, **counts)
     assert planned == expected
     return partition

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -93,7 +94,7 @@ def test_well_formed_indexes_that_lie_are_found_and_made_anew(tmp_path: Path) ->
     directory = tmp_path / "log"
     data = batches(40)
     size = len(data[0])
-    lies = {
+    lies: dict[str, dict[str, Any]] = {
         "between batches": {"index": (30).to_bytes(4, "big") + (size * 30 + 1).to_bytes(4, "big")},
         "below the batch": {"index": (29).to_bytes(4, "big") + (size * 30).to_bytes(4, "big")},
         "no batch ends": {"index": (99).to_bytes(4, "big") + (size * 30).to_bytes(4, "big")},
@@ -107,7 +108,7 @@ def test_well_formed_indexes_that_lie_are_found_and_made_anew(tmp_path: Path) ->
     }
     for message, files_of_index in lies.items():
         shutil.rmtree(directory, ignore_errors=True)
-        LogBuilder(directory).partition("t", 0, [SegmentSpec(data, **files_of_index)])  # type: ignore[arg-type]
+        LogBuilder(directory).partition("t", 0, [SegmentSpec(data, **files_of_index)])
         (finding,) = verify(str(directory))
         assert message in finding.detail
         assert not finding.is_harmless
@@ -198,8 +199,9 @@ def test_bad_bytes_are_only_reported_unless_told_otherwise(tmp_path: Path) -> No
     flip(second, len(second.read_bytes()) // 2)
     before = [path.read_bytes() for path in (first, second, third)]
     assert kinds(tmp_path) == {FindingKind.CORRUPT_BATCH}
-    for options in ({}, {"truncate": True}, {"dry_run": True, "delete_later": True}):
-        actions = recover(str(tmp_path), **options)  # type: ignore[arg-type]
+    ways: list[dict[str, Any]] = [{}, {"truncate": True}, {"dry_run": True, "delete_later": True}]
+    for options in ways:
+        actions = recover(str(tmp_path), **options)
         cut = next(action for action in actions if action.kind is RecoveryKind.CUT)
         assert not cut.is_done
         assert "good batches behind them included" in cut.detail

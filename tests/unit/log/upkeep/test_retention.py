@@ -22,8 +22,8 @@ from spark_segmentlog.log.io.lock import locked
 from spark_segmentlog.log.names import INTERNAL_TOPICS
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.upkeep.compaction import CompactionConfig, compact
+from spark_segmentlog.log.upkeep.partitions import CleanupPolicy
 from spark_segmentlog.log.upkeep.retention import (
-    CleanupPolicy,
     PartitionRetention,
     Reason,
     RetentionConfig,

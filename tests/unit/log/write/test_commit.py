@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,8 +68,8 @@ def directory(tmp_path: Path) -> str:
     return str(path)
 
 
-def commit(directory: str, counts: dict[TopicPartition, int], **settings: object) -> CommitRequest:
-    request = stage([directory], [Writing(counts)], **settings)  # type: ignore[arg-type]
+def commit(directory: str, counts: dict[TopicPartition, int], **settings: Any) -> CommitRequest:
+    request = stage([directory], [Writing(counts)], **settings)
     commit_staged_batches(request)
     return request
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -54,9 +55,9 @@ def rows(count: int, *, value_bytes: int = 100, timestamps: object = None) -> pa
 
 
 def stage_partitions(
-    directory: Path, partition_count: int, row_count: int, **settings: object
+    directory: Path, partition_count: int, row_count: int, **settings: Any
 ) -> StagedWrite:
-    writer = make_writer(**settings)  # type: ignore[arg-type]
+    writer = make_writer(**settings)
     slots = [
         writer.slot_for(TopicPartition("t", partition), str(directory))
         for partition in range(partition_count)

@@ -6,6 +6,7 @@ import itertools
 import pickle
 import struct
 import tracemalloc
+from typing import Any
 
 import pytest
 
@@ -29,8 +30,8 @@ from tests.support.decoding import (
 T = 1_549_758_659_000
 
 
-def one(value: bytes = b"v", **fields: object) -> RecordSpec:
-    return RecordSpec(value=value, **fields)  # type: ignore[arg-type]
+def one(value: bytes = b"v", **fields: Any) -> RecordSpec:
+    return RecordSpec(value=value, **fields)
 
 
 # Offsets
@@ -168,10 +169,10 @@ def test_zeros_behind_the_headers_of_a_record_are_an_error() -> None:
     ],
 )
 def test_header_that_cannot_be_ends_the_scan_with_a_reason(
-    fields: dict[str, int], reason: str
+    fields: dict[str, Any], reason: str
 ) -> None:
     good = v2_batch([one()])
-    bad = v2_batch([one()], **fields)  # type: ignore[arg-type]
+    bad = v2_batch([one()], **fields)
     table = scan(good + bad)
     assert (len(table), table.end_position, table.stop.name) == (1, len(good), "INVALID")
     assert reason in table.reason
