@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from spark_segmentlog.cli.dump_text import text_line
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch
 from spark_segmentlog.testing.strategies import record_specs
+from tests.support.broker_data import BrokerLog
 from tests.support.running import NAME, flip
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
@@ -57,7 +58,9 @@ def check(path: str, options: DumpOptions) -> int:
     ("producer", "least"),
     [("kafka-4.3.1", 3000), ("kafka-4.3.1-java-transactions", 100), ("kafka-2.8.2", 0)],
 )
-def test_logs_of_real_brokers(broker_log, producer: str, least: int, bytes_as: BytesAs) -> None:
+def test_logs_of_real_brokers(
+    broker_log: Callable[[str, str], BrokerLog], producer: str, least: int, bytes_as: BytesAs
+) -> None:
     log = broker_log(producer, "clean")
     options = DumpOptions(records=True, bytes_as=bytes_as)
     assert sum(check(path, options) for path in log.log_directories) > least
