@@ -20,6 +20,7 @@ from spark_segmentlog.cli.lag import lag_verb
 from spark_segmentlog.cli.listing import ls_verb
 from spark_segmentlog.cli.mending import preflight_verb, recover_verb, reindex_verb, verify_verb
 from spark_segmentlog.cli.output import escape_what_cannot_be_printed
+from spark_segmentlog.cli.restore import restore_verb
 from spark_segmentlog.errors import SegmentLogError
 
 _SHOWING: Final = ("ls", "dump", "lag")
@@ -77,5 +78,6 @@ for _verb in (
     retain_verb,
     compact_verb,
     create_verb,
+    restore_verb,
 ):
     main.add_command(_verb)

@@ -14,7 +14,7 @@ from typing import Final
 import click
 import pyarrow as pa
 
-from spark_segmentlog.cli import cleaning, create, lag, listing
+from spark_segmentlog.cli import cleaning, create, lag, listing, restore
 from spark_segmentlog.cli.main import main as command
 from spark_segmentlog.cli.output import Column
 from spark_segmentlog.query.options import reading_options_markdown, writing_options_markdown
@@ -71,6 +71,7 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
     "fields of retain": partial(json_fields, cleaning.RETENTION_COLUMNS),
     "fields of compact": partial(json_fields, cleaning.COMPACTION_COLUMNS),
     "fields of create": partial(json_fields, create.COLUMNS),
+    "fields of restore": partial(json_fields, restore.COLUMNS),
     **{f"verb {name}": partial(verb_table, name) for name in command.commands},
 }
 

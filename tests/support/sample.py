@@ -22,7 +22,8 @@ START_MS: Final = 1_739_260_800_000
 DATA: Final = "/var/lib/kafka/data"
 BACKUP: Final = "/backup/kafka"
 TIERED: Final = "/srv/tiered"
-PATHS: Final = (DATA, BACKUP, TIERED, "/data/kafka-logs", "/data/checkpoint")
+RESTORED: Final = "/srv/restored"
+PATHS: Final = (DATA, BACKUP, TIERED, RESTORED, "/data/kafka-logs", "/data/checkpoint")
 
 
 def make_logs(root: Path) -> None:

@@ -22,6 +22,7 @@ from spark_segmentlog.log.formats.checkpoints import LeaderEpoch, parse_leader_e
 from spark_segmentlog.log.formats.offset_index import OffsetIndex
 from spark_segmentlog.log.formats.producer_snapshot import ProducerState, parse_producer_snapshot
 from spark_segmentlog.log.io.reading import LogFile, Storage
+from spark_segmentlog.log.names import MAX_OFFSET
 from spark_segmentlog.log.segment import index_trust
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.segment.walk import HeaderWalk, ReadBuffer
@@ -42,7 +43,9 @@ from spark_segmentlog.log.tier.stores import RemoteStore
 from spark_segmentlog.record.types import Int64s
 
 DESCRIBING_THREADS: Final = 16
-_NOT_COUNTING: Final = "counts no more: its deletion has begun, or another copy serves"
+_NOT_COUNTING: Final = (
+    "counts no more: it lies below the log's start, its deletion has begun, or another copy serves"
+)
 
 _log = logging.getLogger(__name__)
 
@@ -108,6 +111,8 @@ class RemoteLog:
     partition : TopicIdPartition
     lineage : sequence of LeaderEpoch
         Of the local log; empty where there is none.
+    log_start_offset : int
+        As far as the local log tells.
     known : RemotePiece, optional
         The piece that a task reads; all others are looked up only when they are asked for.
     gone : set of str, optional
@@ -124,12 +129,14 @@ class RemoteLog:
         source: RemoteSource,
         partition: TopicIdPartition,
         lineage: Sequence[LeaderEpoch] = (),
+        log_start_offset: int = 0,
         known: RemotePiece | None = None,
         gone: set[str] | None = None,
     ) -> None:
         self.source = source
         self.partition = partition
         self._lineage = tuple(lineage)
+        self._log_start_offset = log_start_offset
         self.known = known
         self._chosen: _Chosen | None = None
         # Shared by all that were narrowed from one: whoever finds an object gone tells the others.
@@ -138,13 +145,16 @@ class RemoteLog:
         self._read_detail: tuple[RemoteStore, str, Any] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        parts = self.source, self.partition, self._lineage, self.known, self._gone
-        return RemoteLog, parts
+        return RemoteLog, (*self._parts, self.known, self._gone)
+
+    @property
+    def _parts(self) -> tuple[RemoteSource, TopicIdPartition, Sequence[LeaderEpoch], int]:
+        return self.source, self.partition, self._lineage, self._log_start_offset
 
     def narrowed(self, start_offset: int) -> RemoteLog:
         """Give the same log for a task that reads one piece, or, for -1, none."""
         known = self.find(start_offset) if start_offset >= 0 else None
-        return RemoteLog(self.source, self.partition, self._lineage, known, self._gone)
+        return RemoteLog(*self._parts, known, self._gone)
 
     def list_again(self) -> None:
         """Forget which pieces count: they are looked up when they are asked for next."""
@@ -354,7 +364,7 @@ class RemoteLog:
             if it.state is SegmentState.COPY_FINISHED and it.segment_id not in self._gone
         ]
         lineage = self._lineage or _newest_epochs(segments)
-        self._chosen = _Chosen(tuple(choose_pieces(segments, lineage)), True)
+        self._chosen = self._within_log(choose_pieces(segments, lineage), is_settled=True)
 
     def _choose_by_stores(self) -> None:
         segments: dict[str, RemoteSegment] = {}
@@ -370,7 +380,8 @@ class RemoteLog:
         if len({it.base_offset for it in ordered}) < len(ordered):
             self._decide(ordered)
             return
-        self._chosen = _Chosen(tuple(RemotePiece(it, it.base_offset) for it in ordered), False)
+        pieces = [RemotePiece(it, it.base_offset) for it in ordered]
+        self._chosen = self._within_log(pieces, is_settled=False)
 
     def _list(self, store: RemoteStore) -> StoreListing:
         return store.layout.list_segments(store.storage, store.root, self.partition)
@@ -391,7 +402,18 @@ class RemoteLog:
             if not any(it.start_offset <= base_offset < (it.end_offset or 0) for it in pieces):
                 raise error
             _log.warning("left out, since another copy serves: %s", error)
-        self._chosen = _Chosen(tuple(pieces), True)
+        self._chosen = self._within_log(pieces, is_settled=True)
+
+    def _within_log(self, pieces: Sequence[RemotePiece], *, is_settled: bool) -> _Chosen:
+        """Leave out what lies wholly below the log's start, and only waits for its deletion."""
+        ends = [*(it.start_offset for it in pieces[1:]), MAX_OFFSET][: len(pieces)]
+        kept = [
+            piece
+            for piece, end in zip(pieces, ends, strict=True)
+            if min(end, MAX_OFFSET if piece.end_offset is None else piece.end_offset)
+            > self._log_start_offset
+        ]
+        return _Chosen(tuple(kept), is_settled)
 
     def _stored_lineage(self, segments: Sequence[RemoteSegment]) -> Sequence[LeaderEpoch]:
         """Read the leader epochs that the segment of the newest leader was copied with."""

@@ -81,7 +81,7 @@ class Tier:
         if not self._options.uris:
             return list(places)
         source = self._refreshed(tuple((storages[path], path) for path in states))
-        attached = in_parallel(lambda it: _attached(it, source), places)
+        attached = in_parallel(lambda it: _attached(it, source, states[it.log_directory]), places)
         return [*attached, *self._named_by_id(source, places)]
 
     def _refreshed(self, log_directories: tuple[tuple[Storage, str], ...]) -> RemoteSource:
@@ -142,7 +142,9 @@ def looks_like_store(directories: Sequence[str]) -> bool:
     )
 
 
-def _attached(place: FoundPartition, source: RemoteSource) -> FoundPartition:
+def _attached(
+    place: FoundPartition, source: RemoteSource, state: LogDirectoryState
+) -> FoundPartition:
     """Put remote segments beside a partition's local files, if there are any."""
     topic_id = _topic_id(place)
     is_live = find_topic_partition(place.directory.rpartition("/")[2]) is not None
@@ -150,7 +152,9 @@ def _attached(place: FoundPartition, source: RemoteSource) -> FoundPartition:
     if topic_id is None or place.named is not None or is_internal or not is_live:
         return place
     lineage = read_leader_epochs(place.storage, place.directory)
-    remote = RemoteLog(source, TopicIdPartition(place.topic_partition, topic_id), lineage)
+    start_offset = state.log_start_offsets.get(place.topic_partition, 0)
+    partition = TopicIdPartition(place.topic_partition, topic_id)
+    remote = RemoteLog(source, partition, lineage, start_offset)
     if not remote.pieces():
         return place
     return replace(place, storage=TieredStorage(place.directory, place.storage, remote))

@@ -262,7 +262,7 @@ def raise_log_start_offset(place: PartitionPlace, start_offset: int) -> None:
     if start_offset > offsets.get(place.topic_partition, 0):
         write_offset(place, LOG_START_OFFSET_CHECKPOINT, start_offset, offsets)
     epochs = read_leader_epochs(LOCAL, place.directory)
-    kept = _epochs_from(epochs, start_offset)
+    kept = epochs_from(epochs, start_offset)
     if kept != epochs:
         path = os.path.join(place.directory, LEADER_EPOCH_CHECKPOINT)
         files.write_atomically(path, format_leader_epochs(kept))
@@ -340,7 +340,8 @@ def _high_watermark(
     return (state.high_watermarks or {}).get(topic_partition, 0)
 
 
-def _epochs_from(epochs: Sequence[LeaderEpoch], start_offset: int) -> list[LeaderEpoch]:
+def epochs_from(epochs: Sequence[LeaderEpoch], start_offset: int) -> list[LeaderEpoch]:
+    """Cut leader epochs to those of offsets from a log's start on."""
     later = [entry for entry in epochs if entry.start_offset > start_offset]
     earlier = [entry for entry in epochs if entry.start_offset <= start_offset]
     if not earlier:
