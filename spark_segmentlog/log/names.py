@@ -16,6 +16,7 @@ from spark_segmentlog.errors import NotALogDirectoryError
 from spark_segmentlog.record.system.records import (
     CLUSTER_METADATA,
     CONSUMER_OFFSETS,
+    REMOTE_LOG_METADATA,
     SHARE_GROUP_STATE,
     TRANSACTION_STATE,
 )
@@ -41,7 +42,6 @@ ASIDE_DIRECTORY_SUFFIXES: Final = (
 )
 """Of directories that stand beside the log: what they hold is read only where they are named."""
 
-REMOTE_LOG_METADATA_TOPIC: Final = "__remote_log_metadata"
 # Kafka's Topic.java, its metadata log, and TopicBasedRemoteLogMetadataManagerConfig.
 INTERNAL_TOPICS: Final = frozenset(
     (
@@ -49,7 +49,7 @@ INTERNAL_TOPICS: Final = frozenset(
         CONSUMER_OFFSETS,
         TRANSACTION_STATE,
         SHARE_GROUP_STATE,
-        REMOTE_LOG_METADATA_TOPIC,
+        REMOTE_LOG_METADATA,
     )
 )
 # What is read, or cleaned, where nobody names topics: none that is named as these are.

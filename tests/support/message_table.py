@@ -22,7 +22,9 @@ TOPICS = {
     "kafka-transaction-coordinator": "__transaction_state",
     "kafka-share-coordinator": "__share_group_state",
     "kafka-metadata": "__cluster_metadata",
+    "kafka-storage": "__remote_log_metadata",
 }
+NO_RECORDS = ("ProducerSnapshot",)
 CLIENT_MESSAGES = (
     "ConsumerProtocolAssignment",
     "ConsumerProtocolSubscription",
@@ -40,6 +42,7 @@ def make_table(libs: Path) -> str:
         _message(specification, topic)
         for jar, topic in TOPICS.items()
         for specification in _specifications(libs, jar)
+        if specification["name"] not in NO_RECORDS
     ]
     rows += [
         _message(specification, None)
@@ -54,7 +57,7 @@ def make_table(libs: Path) -> str:
 def _specifications(libs: Path, jar: str) -> Iterator[dict[str, Any]]:
     with zipfile.ZipFile(libs / f"{jar}-{KAFKA_VERSION}.jar") as archive:
         for name in sorted(archive.namelist()):
-            if re.fullmatch(r"common/(message|metadata)/\w+\.json", name):
+            if re.fullmatch(r"(common/)?(message|metadata)/\w+\.json", name):
                 text = archive.read(name).decode()
                 yield json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
 

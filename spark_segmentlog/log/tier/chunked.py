@@ -40,7 +40,12 @@ from spark_segmentlog.log.tier.remote_segment import (
     StoreNote,
     TopicIdPartition,
 )
-from spark_segmentlog.log.tier.wire import MalformedMetadataError, MetadataReader
+from spark_segmentlog.record.system.message_reader import (
+    ByteCursor,
+    MessageError,
+    read_compact_text,
+    read_tagged_fields,
+)
 
 LOG_SUFFIX: Final = ".log"
 INDEXES_SUFFIX: Final = ".indexes"
@@ -245,20 +250,21 @@ def _parse_custom(data: bytes | None) -> tuple[str | None, str | None]:
     if not data:
         return None, None
     try:
-        reader = MetadataReader(data)
-        fields = reader.tagged_fields()
-        reader.check_end()
+        cursor = ByteCursor(data)
+        fields = dict(read_tagged_fields(cursor))
+        if cursor.left:
+            raise MessageError(f"{cursor.left} bytes stand behind the last field")
         prefix, key = (
             None if fields.get(tag) is None else _custom_text(fields[tag])
             for tag in (_OBJECT_PREFIX_TAG, _OBJECT_KEY_TAG)
         )
-    except MalformedMetadataError as error:
+    except MessageError as error:
         raise RemoteStorageError(f"custom metadata {data[:64]!r}: {error}") from error
     return prefix, key
 
 
 def _custom_text(field: bytes) -> str:
-    text = MetadataReader(field).text()
+    text = read_compact_text(ByteCursor(field))
     if ".." in text.split("/"):
-        raise MalformedMetadataError(f"the path {text!r} leads out of the store")
+        raise MessageError(f"the path {text!r} leads out of the store")
     return text

@@ -1,27 +1,25 @@
-"""Records of ``__remote_log_metadata``: what a broker has copied to a store, and what became of it.
-
-Null key; the value is an unsigned varint 1 (frame), the number of the message, its version 0, then
-the message in Kafka's flexible form (``RemoteLogMetadataSerde``, ``RemoteLog*Record.json``).
-"""
+"""Records of ``__remote_log_metadata``: what was copied to a store, and what became of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from spark_segmentlog.log.formats.checkpoints import LeaderEpoch
-from spark_segmentlog.log.names import MAX_PARTITION, TopicPartition, is_topic_name
+from spark_segmentlog.log.names import (
+    MAX_OFFSET,
+    MAX_PARTITION,
+    TopicPartition,
+    is_topic_name,
+)
 from spark_segmentlog.log.tier.remote_segment import TopicIdPartition
-from spark_segmentlog.log.tier.wire import MalformedMetadataError, MetadataReader
+from spark_segmentlog.record.system.message_reader import MessageError
+from spark_segmentlog.record.system.records import REMOTE_LOG_METADATA, read_system_record
 
-FRAME_VERSION: Final = 1
-_MESSAGE_VERSION: Final = 0
-_SEGMENT: Final = 0
-_SEGMENT_UPDATE: Final = 1
-_PARTITION_DELETE: Final = 2
-_TRANSACTION_INDEX_EMPTY_TAG: Final = 0
+_State = TypeVar("_State", bound=IntEnum)
+Fields = Mapping[str, Any]
 
 
 class SegmentState(IntEnum):
@@ -83,102 +81,70 @@ def parse_metadata_record(value: bytes) -> MetadataRecord:
 
     Raises
     ------
-    MalformedMetadataError
+    MessageError
     """
-    reader = MetadataReader(value)
-    frame, message, version = reader.unsigned(), reader.unsigned(), reader.unsigned()
-    if (frame, version) != (FRAME_VERSION, _MESSAGE_VERSION) or message not in _PARSERS:
-        raise MalformedMetadataError(
-            f"frame {frame}, message {message}, version {version}; known are frame "
-            f"{FRAME_VERSION}, messages {', '.join(map(str, _PARSERS))}, version {_MESSAGE_VERSION}"
-        )
-    record = _PARSERS[message](reader)
-    reader.check_end()
-    return record
+    found = read_system_record(REMOTE_LOG_METADATA, None, value)
+    if found.reason is not None:
+        raise MessageError(found.reason)
+    parse = _PARSERS.get(found.type or "")
+    if parse is None or found.value is None:
+        raise MessageError(f"a {found.type} is none of {', '.join(_PARSERS)}")
+    return parse(found.value)
 
 
-def _segment(reader: MetadataReader) -> SegmentRecord:
-    partition, segment_id = _segment_id(reader)
-    base_offset, last_offset = reader.int64(), reader.int64()
-    reader.int32()  # broker
-    max_timestamp_ms = reader.int64()
-    reader.int64()  # event time
-    epochs = [_epoch(reader) for _ in range(reader.array_length())]
-    size_bytes = reader.int32()
-    custom_metadata = reader.nullable_bytes()
-    state = _state(SegmentState, reader.int8())
-    tags = reader.tagged_fields()
-    if not 0 <= base_offset <= last_offset < 2**63 - 1 or size_bytes < 0:
-        raise MalformedMetadataError(
+def _segment(fields: Fields) -> SegmentRecord:
+    base_offset, last_offset = fields["startOffset"], fields["endOffset"]
+    size_bytes = fields["segmentSizeInBytes"]
+    if not 0 <= base_offset <= last_offset < MAX_OFFSET or size_bytes < 0:
+        raise MessageError(
             f"a segment of offsets {base_offset} to {last_offset} and {size_bytes} bytes"
         )
+    epochs = (LeaderEpoch(it["leaderEpoch"], it["offset"]) for it in fields["segmentLeaderEpochs"])
     return SegmentRecord(
-        partition=partition,
-        segment_id=segment_id,
+        partition=_partition(fields["remoteLogSegmentId"]["topicIdPartition"]),
+        segment_id=fields["remoteLogSegmentId"]["id"],
         base_offset=base_offset,
         end_offset=last_offset + 1,
-        max_timestamp_ms=max_timestamp_ms,
+        max_timestamp_ms=fields["maxTimestampMs"],
         leader_epochs=tuple(sorted(epochs, key=lambda entry: entry.epoch)),
         size_bytes=size_bytes,
-        custom_metadata=custom_metadata,
-        state=SegmentState(state),
-        has_transaction_index=not any(tags.get(_TRANSACTION_INDEX_EMPTY_TAG, b"")),
+        custom_metadata=fields["customMetadata"],
+        state=_state(SegmentState, fields["remoteLogSegmentState"]),
+        has_transaction_index=not fields.get("txnIndexEmpty", False),
     )
 
 
-def _epoch(reader: MetadataReader) -> LeaderEpoch:
-    epoch = LeaderEpoch(reader.int32(), reader.int64())
-    reader.tagged_fields()
-    return epoch
-
-
-def _segment_update(reader: MetadataReader) -> SegmentUpdate:
-    partition, segment_id = _segment_id(reader)
-    reader.int32()  # broker
-    reader.int64()  # event time
-    custom_metadata = reader.nullable_bytes()
-    state = _state(SegmentState, reader.int8())
-    reader.tagged_fields()
+def _segment_update(fields: Fields) -> SegmentUpdate:
     return SegmentUpdate(
-        partition=partition,
-        segment_id=segment_id,
-        custom_metadata=custom_metadata,
-        state=SegmentState(state),
+        partition=_partition(fields["remoteLogSegmentId"]["topicIdPartition"]),
+        segment_id=fields["remoteLogSegmentId"]["id"],
+        custom_metadata=fields["customMetadata"],
+        state=_state(SegmentState, fields["remoteLogSegmentState"]),
     )
 
 
-def _partition_delete(reader: MetadataReader) -> PartitionDelete:
-    partition = _topic_id_partition(reader)
-    reader.int32()  # broker
-    reader.int64()  # event time
-    state = _state(PartitionState, reader.int8())
-    reader.tagged_fields()
-    return PartitionDelete(partition=partition, state=PartitionState(state))
+def _partition_delete(fields: Fields) -> PartitionDelete:
+    return PartitionDelete(
+        partition=_partition(fields["topicIdPartition"]),
+        state=_state(PartitionState, fields["remotePartitionDeleteState"]),
+    )
 
 
-_PARSERS: Final[Mapping[int, Callable[[MetadataReader], MetadataRecord]]] = {
-    _SEGMENT: _segment,
-    _SEGMENT_UPDATE: _segment_update,
-    _PARTITION_DELETE: _partition_delete,
+_PARSERS: Final[Mapping[str, Callable[[Fields], MetadataRecord]]] = {
+    "RemoteLogSegmentMetadataRecord": _segment,
+    "RemoteLogSegmentMetadataUpdateRecord": _segment_update,
+    "RemotePartitionDeleteMetadataRecord": _partition_delete,
 }
 
 
-def _segment_id(reader: MetadataReader) -> tuple[TopicIdPartition, str]:
-    partition = _topic_id_partition(reader)
-    segment_id = reader.uuid()
-    reader.tagged_fields()
-    return partition, segment_id
-
-
-def _topic_id_partition(reader: MetadataReader) -> TopicIdPartition:
-    topic, topic_id, number = reader.text(), reader.uuid(), reader.int32()
-    reader.tagged_fields()
+def _partition(fields: Fields) -> TopicIdPartition:
+    topic, number = fields["name"], fields["partition"]
     if not is_topic_name(topic) or not 0 <= number <= MAX_PARTITION:
-        raise MalformedMetadataError(f"partition {number} of topic {topic[:300]!r}")
-    return TopicIdPartition(TopicPartition(topic, number), topic_id)
+        raise MessageError(f"partition {number} of topic {topic[:300]!r}")
+    return TopicIdPartition(TopicPartition(topic, number), fields["id"])
 
 
-def _state(kind: type[IntEnum], number: int) -> int:
+def _state(kind: type[_State], number: int) -> _State:
     if number not in kind.__members__.values():
-        raise MalformedMetadataError(f"state {number}, known are {[int(it) for it in kind]}")
-    return number
+        raise MessageError(f"state {number}, known are {[int(it) for it in kind]}")
+    return kind(number)

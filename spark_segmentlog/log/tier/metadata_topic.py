@@ -18,7 +18,6 @@ from spark_segmentlog.log.directory.listing import list_partition
 from spark_segmentlog.log.directory.state import LogDirectoryState
 from spark_segmentlog.log.io.reading import Storage
 from spark_segmentlog.log.names import (
-    REMOTE_LOG_METADATA_TOPIC,
     TopicPartition,
     find_topic_partition,
 )
@@ -31,8 +30,9 @@ from spark_segmentlog.log.tier.metadata_records import (
     parse_metadata_record,
 )
 from spark_segmentlog.log.tier.remote_segment import TopicIdPartition
-from spark_segmentlog.log.tier.wire import MalformedMetadataError
 from spark_segmentlog.record.read.record_filter import RecordFilter
+from spark_segmentlog.record.system.message_reader import MessageError
+from spark_segmentlog.record.system.records import REMOTE_LOG_METADATA
 
 _COLUMNS: Final = ("offset", "value")
 
@@ -94,7 +94,7 @@ class MetadataTopic:
                 continue
             for name in names:
                 topic_partition = find_topic_partition(name)
-                if topic_partition and topic_partition.topic == REMOTE_LOG_METADATA_TOPIC:
+                if topic_partition and topic_partition.topic == REMOTE_LOG_METADATA:
                     self._read(storage, log_directory, topic_partition)
 
     def _read(self, storage: Storage, log_directory: str, topic_partition: TopicPartition) -> None:
@@ -103,7 +103,7 @@ class MetadataTopic:
         for offset, value in _values(storage, log_directory, topic_partition, start_offset):
             try:
                 self._apply(parse_metadata_record(value))
-            except MalformedMetadataError as error:
+            except MessageError as error:
                 raise RemoteStorageError(
                     f"record at offset {offset} of {directory}: {error}"
                 ) from error

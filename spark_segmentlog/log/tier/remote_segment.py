@@ -7,7 +7,6 @@ that a leader's change took back. What a log is made of are pieces: offsets of a
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,14 +17,8 @@ from spark_segmentlog.log.formats.checkpoints import LeaderEpoch
 from spark_segmentlog.log.io.reading import LogFile, Storage
 from spark_segmentlog.log.names import TopicPartition
 
-UUID_BYTES: Final = 16
 UUID_PATTERN: Final = r"[A-Za-z0-9_-]{22}"
 _UUID: Final = re.compile(UUID_PATTERN)
-
-
-def uuid_text(raw: bytes) -> str:
-    """Write one of Kafka's ids: 22 characters of URL-safe base64."""
-    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
 def is_uuid(text: str) -> bool:

@@ -139,14 +139,37 @@ def _struct_reader(fields: Sequence[FieldSchema], version: int, flexible: Versio
     return read_flexible if version in flexible else read
 
 
+def read_tagged_fields(cursor: ByteCursor) -> list[tuple[int, bytes]]:
+    """Read the section of tagged fields: the tag and the bytes of each.
+
+    Raises
+    ------
+    MessageError
+        The bytes end before.
+    """
+    return [
+        (cursor.unsigned_varint(), cursor.read(cursor.unsigned_varint()))
+        for _ in range(cursor.unsigned_varint())
+    ]
+
+
+def read_compact_text(cursor: ByteCursor) -> str:
+    """Read a text of a flexible version.
+
+    Raises
+    ------
+    MessageError
+        It is null, cut off, or not UTF-8.
+    """
+    return _read_text(cursor, cursor.unsigned_varint() - 1)
+
+
 def _read_tagged(
     cursor: ByteCursor, names: Mapping[int, str], readers: Mapping[str, Reader]
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     found: dict[str, Any] = {}
     unknown: list[dict[str, Any]] = []
-    for _ in range(cursor.unsigned_varint()):
-        tag = cursor.unsigned_varint()
-        data = cursor.read(cursor.unsigned_varint())
+    for tag, data in read_tagged_fields(cursor):
         if tag not in names:
             unknown.append({"tag": tag, "data": data})
             continue

@@ -30,8 +30,11 @@ CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
 SHARE_GROUP_STATE: Final = "__share_group_state"
 CLUSTER_METADATA: Final = "__cluster_metadata"
+REMOTE_LOG_METADATA: Final = "__remote_log_metadata"
 
 FRAME_VERSION: Final = 1
+_WITH_KEYS: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE)
+_WITHOUT_KEYS: Final = (CLUSTER_METADATA, REMOTE_LOG_METADATA)
 _MAX_INT16: Final = 2**15 - 1
 _NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 _KEY_OR_VALUE: Final = re.compile("(Key|Value)$")
@@ -79,21 +82,21 @@ class SystemRecord:
 
 def read_system_record(topic: str, key: bytes | None, value: bytes | None) -> SystemRecord:
     """Read a record of one of Kafka's own topics; never an error, whatever the bytes are."""
-    if topic == CLUSTER_METADATA:
-        return _read_metadata(value)
+    if topic in _WITHOUT_KEYS:
+        return _read_metadata(topic, value)
     return _read_coordinator_record(topic, key, value)
 
 
 def is_system_topic(topic: str) -> bool:
     """Tell whether records of a topic can be read as those of Kafka's own."""
-    return topic in (CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE, CLUSTER_METADATA)
+    return topic in _WITH_KEYS or topic in _WITHOUT_KEYS
 
 
 @cache
 def record_types(topic: str) -> Mapping[int, str]:
     """Name the record types of one of Kafka's own topics by their ids."""
     return {
-        it.type_id: it.name if topic == CLUSTER_METADATA else _KEY_OR_VALUE.sub("", it.name)
+        it.type_id: it.name if topic in _WITHOUT_KEYS else _KEY_OR_VALUE.sub("", it.name)
         for it in message_schemas().values()
         if it.topic == topic and it.type_id is not None
     }
@@ -153,14 +156,14 @@ def _type_name(topic: str, type_id: int) -> str:
     return name
 
 
-def _read_metadata(value: bytes | None) -> SystemRecord:
+def _read_metadata(topic: str, value: bytes | None) -> SystemRecord:
     if value is None:
         return SystemRecord(reason="the value is null")
     known: Fields = {}
     cursor = ByteCursor(value)
     try:
         known["type_id"], known["version"] = read_metadata_frame(cursor)
-        known["type"] = _type_name(CLUSTER_METADATA, known["type_id"])
+        known["type"] = _type_name(topic, known["type_id"])
         known["value"] = read_message(known["type"], known["version"], cursor)
         if cursor.left:
             known["reason"] = f"{cursor.left} bytes stand behind the last field"

@@ -33,6 +33,7 @@ public class SystemMessages {
         "org.apache.kafka.coordinator.transaction.generated.",
         "org.apache.kafka.coordinator.share.generated.",
         "org.apache.kafka.common.metadata.",
+        "org.apache.kafka.server.log.remote.metadata.storage.generated.",
         "org.apache.kafka.common.message.");
     private static final String[] TEXTS = {"", "orders", "a b", "é\u4e2d\ud83d\ude00", "x".repeat(300)};
     private static final int UNKNOWN_TAG = 9_000;

@@ -23,7 +23,7 @@ from spark_segmentlog.log.tier.metadata_records import (
     parse_metadata_record,
 )
 from spark_segmentlog.log.tier.metadata_topic import MetadataTopic
-from spark_segmentlog.log.tier.wire import MalformedMetadataError
+from spark_segmentlog.record.system.message_reader import MessageError
 from spark_segmentlog.testing.batches import RecordSpec, v2_batch
 from spark_segmentlog.testing.builder import LogBuilder
 from tests.support.store_data import STORES, Store
@@ -128,7 +128,7 @@ def test_any_record_is_read_or_refused(data: st.DataObject) -> None:
         value[3:] = data.draw(st.binary(max_size=200))
     try:
         record: MetadataRecord = parse_metadata_record(bytes(value))
-    except MalformedMetadataError:
+    except MessageError:
         return
     assert re.fullmatch(r"[A-Za-z0-9_-]{22}", record.partition.topic_id)
 

@@ -16,9 +16,11 @@ from spark_segmentlog.record.system.message_reader import ByteCursor, MessageErr
 from spark_segmentlog.record.system.records import (
     CLUSTER_METADATA,
     CONSUMER_OFFSETS,
+    REMOTE_LOG_METADATA,
     SHARE_GROUP_STATE,
     TRANSACTION_STATE,
     SystemRecord,
+    is_system_topic,
     read_control_content,
     read_system_record,
     record_types,
@@ -48,7 +50,7 @@ def wrap(name: str, version: int, data: bytes) -> tuple[str, bytes | None, bytes
     schema = message_schemas()[name]
     if schema.topic is None or schema.type_id is None:
         return None
-    if schema.topic == CLUSTER_METADATA:
+    if schema.topic in (CLUSTER_METADATA, REMOTE_LOG_METADATA):
         return schema.topic, None, bytes((1, schema.type_id, version)) + data
     if name.endswith("Key"):
         return schema.topic, schema.type_id.to_bytes(2, "big") + data, None
@@ -85,15 +87,28 @@ def test_every_record_type_of_every_topic_is_read() -> None:
             assert found.type is not None
             read.setdefault(record[0], set()).add(found.type)
     assert read == {topic: set(record_types(topic).values()) for topic in read}
-    assert set(read) == {CLUSTER_METADATA, CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE}
+    assert set(read) == {
+        CLUSTER_METADATA,
+        CONSUMER_OFFSETS,
+        REMOTE_LOG_METADATA,
+        SHARE_GROUP_STATE,
+        TRANSACTION_STATE,
+    }
+    assert all(map(is_system_topic, read))
 
 
 def test_unknown_tagged_fields_are_kept() -> None:
-    rows = [row for row in messages_of_kafka() if row["name"] == "ShareUpdateValue"]
-    found = [read_message(row["name"], row["version"], ByteCursor(row["bytes"])) for row in rows]
-    extended = [it["unknownTaggedFields"] for it in found if "unknownTaggedFields" in it]
-    assert extended
-    assert all(set(field) == {"tag", "data"} for fields in extended for field in fields)
+    flexible = [
+        row
+        for row in messages_of_kafka()
+        if row["version"] in message_schemas()[row["name"]].flexible
+    ]
+    assert {row["isExtended"] for row in flexible} == {False, True}
+    for row in flexible:
+        found = read_message(row["name"], row["version"], ByteCursor(row["bytes"]))
+        unknown = found.get("unknownTaggedFields", [])
+        assert [it["tag"] for it in unknown] == ([9000] if row["isExtended"] else [])
+        assert all(isinstance(it["data"], bytes) for it in unknown)
 
 
 def test_bytes_that_are_cut_off_anywhere_say_so() -> None:
