@@ -60,15 +60,20 @@ class ByteCursor:
         MessageError
             There are fewer.
         """
+        start = self._advance(length)
+        return self._data[start : self.position]
+
+    def number(self, layout: struct.Struct) -> Any:
+        """Read a number of a fixed width."""
+        return layout.unpack_from(self._data, self._advance(layout.size))[0]
+
+    def _advance(self, length: int) -> int:
+        """Step over some bytes; gives where they start."""
         start, end = self.position, self.position + length
         if length < 0 or end > len(self._data):
             raise MessageError(f"{length} bytes are needed at byte {start} of {len(self._data)}")
         self.position = end
-        return self._data[start:end]
-
-    def number(self, layout: struct.Struct) -> Any:
-        """Read a number of a fixed width."""
-        return layout.unpack(self.read(layout.size))[0]
+        return start
 
     def unsigned_varint(self) -> int:
         """Read a number of up to 32 bits in its short form."""
