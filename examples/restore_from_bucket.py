@@ -6,6 +6,7 @@ else a folder.
 
 import os
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -40,7 +41,8 @@ except ImportError:
 table = read_arrow(bucket, subscribe="t.none", remote_storage_keys=keys).read_all()
 print(f"{table.num_rows} records of t.none in the bucket, offsets from {table['offset'][0]}")
 
-command = ["segmentlog", "restore", bucket, "--topic", "t.none", "--to", str(work / "restored")]
+segmentlog = str(Path(sys.executable).with_name("segmentlog"))
+command = [segmentlog, "restore", bucket, "--topic", "t.none", "--to", str(work / "restored")]
 for key_id, path in keys.items():
     command += ["--remote-key", key_id, path]
 subprocess.run(command, check=True)

@@ -355,7 +355,10 @@ def remote_text(bounds: PartitionBounds) -> str:
     remote = bounds.remote_start_offset
     if remote is None:
         return ""
-    return f"; [{remote}, {bounds.log_start_offset}) lie in remote storage, which is not read"
+    return (
+        f"; [{remote}, {bounds.log_start_offset}) lie in remote storage, which is not read: option "
+        "remoteStorage says where it is"
+    )
 
 
 def could_not_read(wanted: OffsetRange, measured: str) -> DataLossError:

@@ -177,5 +177,7 @@ def _with_pieces(places: Sequence[FoundPartition]) -> list[FoundPartition]:
 
 
 def _topic_id(place: FoundPartition) -> str | None:
+    if isinstance(place.storage, TieredStorage):
+        return place.storage.remote.partition.topic_id
     metadata = read_partition_metadata(place.storage, place.directory)
     return None if metadata is None else metadata.topic_id

@@ -1,0 +1,48 @@
+"""A broker of a new cluster serves topics that were restored from the store of one that is gone."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from spark_segmentlog.log.tier.stores import RemoteOptions
+from spark_segmentlog.log.upkeep.restore import restore
+from tests.support.broker import Broker
+from tests.support.broker_data import ISOLATION_LEVELS
+from tests.support.kafka_jars import KafkaJars
+from tests.support.store_data import unpack
+
+pytestmark = pytest.mark.interop
+
+TOPICS = ("t.none", "t.zstd", "t.order", "t.tx")
+
+
+def test_a_broker_serves_what_was_restored(jars: KafkaJars, tmp_path: Path) -> None:
+    store = unpack("aiven-zstd-aes", tmp_path / "gone")
+    with Broker(tmp_path / "node", jars, log_directory_names=["d0"]) as broker:
+        for topic in TOPICS:
+            broker.create_topic(topic, partitions=2, config={"retention.ms": -1})
+        broker.stop()
+        home = tmp_path / "node" / "d0"
+        restored = restore(
+            store.log_directory,
+            str(tmp_path / "restored"),
+            remote=RemoteOptions(uris=(store.remote,), keys=store.key_files),
+            topics=TOPICS,
+            topic_ids_of=str(home),
+        )
+        (home / ".kafka_cleanshutdown").unlink()
+        for partition in restored:
+            shutil.rmtree(home / str(partition.topic_partition))
+            shutil.move(partition.directory, home)
+        broker.start()
+        for level in ISOLATION_LEVELS:
+            consumed = broker.consume(TOPICS, isolation_level=level)
+            truth = {key: it for key, it in store.truth(level).items() if key[0] in TOPICS}
+            assert [(it.topic, it.partition, it.offset) for it in consumed] == sorted(truth)
+            for it in consumed:
+                wanted = truth[it.topic, it.partition, it.offset]
+                assert (it.timestamp_ms, it.timestamp_type, it.key, it.value) == wanted[:4]
+        assert broker.problems() == []
