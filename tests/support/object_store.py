@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -135,45 +136,70 @@ def add_partition(
     """Add a partition of plain segments in the plugin's layout, `RECORDS` offsets each."""
     values = [b"v%d" % number + bytes(value_bytes) for number in range(RECORDS)]
     batch = v2_batch([RecordSpec(value=value) for value in values])
-    folder = f"{root}/{topic}-{TOPIC_ID}/0"
-    epochs = b"0\n1\n0 0\n"
     for number in range(segments):
         base = number * RECORDS
-        segment_id = f"{number:022d}"
-        path = f"{folder}/{base:020d}-{segment_id}"
-        index = struct.pack(">ii", RECORDS - 1, 0)
-        time_index = struct.pack(">qi", 0, RECORDS - 1)
-        places: dict[str, Any] = {"transaction": None}
-        data = b""
-        for name, part in (
-            ("offset", index),
-            ("timestamp", time_index),
-            ("producerSnapshot", format_producer_snapshot([])),
-            ("leaderEpoch", epochs),
-        ):
-            places[name] = {"position": len(data), "size": len(part)}
-            data += part
-        # The checksum does not cover the base offset.
-        store.objects[f"{path}.log"] = struct.pack(">q", base) + batch[8:]
-        store.objects[f"{path}.indexes"] = data
-        store.objects[f"{path}.rsm-manifest"] = json.dumps(
-            {
-                "version": "1",
-                "chunkIndex": {
-                    "type": "fixed",
-                    "originalChunkSize": CHUNK,
-                    "originalFileSize": len(batch),
-                    "transformedChunkSize": CHUNK,
-                    "finalTransformedChunkSize": len(batch) % CHUNK or CHUNK,
-                },
-                "segmentIndexes": places,
-                "compression": False,
-                "remoteLogSegmentMetadata": {
-                    "remoteLogSegmentId": {"id": segment_id},
-                    "startOffset": base,
-                    "endOffset": base + RECORDS - 1,
-                    "maxTimestampMs": 0,
-                    "segmentLeaderEpochs": {"0": base},
-                },
-            }
-        ).encode()
+        add_segment(store, root, topic, base, [batch], segment_id=f"{number:022d}")
+
+
+def add_segment(
+    store: ObjectStore,
+    root: str,
+    topic: str,
+    base_offset: int,
+    batches: list[bytes],
+    *,
+    segment_id: str,
+    epochs: Sequence[tuple[int, int]] = ((0, 0),),
+) -> None:
+    """Add a plain segment in the plugin's layout, of batches of `RECORDS` records each.
+
+    `epochs` are the log's (leader epoch, first offset) up to the segment's end.
+    """
+    path = f"{root}/{topic}-{TOPIC_ID}/0/{base_offset:020d}-{segment_id}"
+    last_offset = base_offset + len(batches) * RECORDS - 1
+    rows = "".join(f"{epoch} {start}\n" for epoch, start in epochs)
+    # The checksum does not cover the base offset.
+    log = b"".join(
+        struct.pack(">q", base_offset + number * RECORDS) + batch[8:]
+        for number, batch in enumerate(batches)
+    )
+    start_of_last = len(log) - len(batches[-1])
+    places: dict[str, Any] = {"transaction": None}
+    data = b""
+    for name, part in (
+        ("offset", struct.pack(">ii", last_offset - base_offset, start_of_last)),
+        ("timestamp", struct.pack(">qi", 0, last_offset - base_offset)),
+        ("producerSnapshot", format_producer_snapshot([])),
+        ("leaderEpoch", f"0\n{len(epochs)}\n{rows}".encode()),
+    ):
+        places[name] = {"position": len(data), "size": len(part)}
+        data += part
+    ends = [start for _, start in epochs[1:]] + [last_offset + 1]
+    of_segment = {
+        str(epoch): max(start, base_offset)
+        for (epoch, start), end in zip(epochs, ends, strict=True)
+        if end > base_offset
+    }
+    store.objects[f"{path}.log"] = log
+    store.objects[f"{path}.indexes"] = data
+    store.objects[f"{path}.rsm-manifest"] = json.dumps(
+        {
+            "version": "1",
+            "chunkIndex": {
+                "type": "fixed",
+                "originalChunkSize": CHUNK,
+                "originalFileSize": len(log),
+                "transformedChunkSize": CHUNK,
+                "finalTransformedChunkSize": len(log) % CHUNK or CHUNK,
+            },
+            "segmentIndexes": places,
+            "compression": False,
+            "remoteLogSegmentMetadata": {
+                "remoteLogSegmentId": {"id": segment_id},
+                "startOffset": base_offset,
+                "endOffset": last_offset,
+                "maxTimestampMs": 0,
+                "segmentLeaderEpochs": of_segment,
+            },
+        }
+    ).encode()

@@ -320,6 +320,11 @@ class PartitionLog:
             storage=tier.narrowed(piece.start_offset),
         )
 
+    def _settle(self, start_offset: int, end_offset: int) -> None:
+        """Make sure which remote segments hold offsets in [start, end)."""
+        if self._tier is not None and self._tier.settle(start_offset, end_offset):
+            self._list_again()
+
     @property
     def _tier(self) -> TieredStorage | None:
         return self.storage if isinstance(self.storage, TieredStorage) else None
@@ -370,8 +375,7 @@ class PartitionLog:
 
     def segments_between(self, start_offset: int, end_offset: int) -> SegmentList:
         """Give the segments that may hold offsets in [start, end)."""
-        if self._tier is not None and self._tier.remote.settle(start_offset, end_offset):
-            self._take(list_partition(self.storage, self.directory))
+        self._settle(start_offset, end_offset)
         first, last = self._slots_between(start_offset, end_offset)
         return self.segments[first:last]
 
@@ -530,6 +534,7 @@ class PartitionLog:
             return self.first_offset
         if tier.first_local is not None:
             return max(tier.first_local, self.first_offset)
+        self._settle(0, MAX_OFFSET)
         states = tier.remote.producers_at_end()
         if states is None:
             return self.first_offset
@@ -581,6 +586,9 @@ class PartitionLog:
 
     def find_next_offset(self) -> int:
         """Find the offset behind the last batch of the last segment; `log_end_offset` asks once."""
+        if self._tier is not None and self._tier.first_local is None:
+            # The segment that begins last need not be the one that ends last.
+            self._settle(0, MAX_OFFSET)
         if len(self.base_offsets) == 0:
             return 0
         segment = self.segments[-1]

@@ -59,6 +59,11 @@ class RemoteSource:
     keys : Keys
     log_directories : sequence of (Storage, str)
         In which ``__remote_log_metadata`` may lie.
+
+    Attributes
+    ----------
+    described : dict of str to RemoteSegment
+        What stores have told of segments, by id: it never changes.
     """
 
     def __init__(
@@ -70,6 +75,7 @@ class RemoteSource:
         self.stores = tuple(stores)
         self.keys = keys
         self._log_directories = tuple(log_directories)
+        self.described: dict[str, RemoteSegment] = {}
         self._metadata: MetadataTopic | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -267,7 +273,9 @@ class RemoteLog:
     def producers_at_end(self) -> list[ProducerState] | None:
         """Read what producers had written where the last piece ends; None where nothing tells."""
         pieces = self.pieces()
-        data = self.read_index(pieces[-1], IndexKind.PRODUCER_SNAPSHOT) if pieces else None
+        if not pieces or pieces[-1].end_offset != pieces[-1].segment.end_offset:
+            return None
+        data = self.read_index(pieces[-1], IndexKind.PRODUCER_SNAPSHOT)
         return None if data is None else parse_producer_snapshot(data)
 
     def leader_epochs_text(self) -> bytes | None:
@@ -439,7 +447,7 @@ class RemoteLog:
 
         def describe(segment: RemoteSegment) -> RemoteSegment | None:
             try:
-                return segment if segment.end_offset is not None else self._describe(segment)
+                return segment if segment.end_offset is not None else self._described(segment)
             except RemoteStorageError as error:
                 if bad is None:
                     raise
@@ -452,6 +460,15 @@ class RemoteLog:
             with ThreadPoolExecutor(min(DESCRIBING_THREADS, len(segments))) as pool:
                 found = list(pool.map(describe, segments))
         return [it for it in found if it is not None]
+
+    def _described(self, segment: RemoteSegment) -> RemoteSegment | None:
+        known = self.source.described.get(segment.segment_id)
+        if known is not None and known.places == segment.places:
+            return known
+        found = self._describe(segment)
+        if found is not None:
+            self.source.described[segment.segment_id] = found
+        return found
 
     def _describe(self, segment: RemoteSegment) -> RemoteSegment | None:
         for store, path in self._places(segment):

@@ -42,6 +42,7 @@ class Tier:
         self._options = options
         self._filesystem = filesystem
         self._source: RemoteSource | None = None
+        self._alone: dict[str, RemoteSource] = {}
         self._log_directories: tuple[tuple[Storage, str], ...] = ()
 
     def find_places(self, storage: Storage, path: str) -> list[FoundPartition]:
@@ -60,7 +61,7 @@ class Tier:
         )
         if store is None:
             return []
-        source = RemoteSource([store], self._options.keys)
+        source = self._alone.setdefault(store.root, RemoteSource([store], self._options.keys))
         places = _with_pieces(
             [_place(store, source, it) for it in store.layout.list_partitions(storage, store.root)]
         )

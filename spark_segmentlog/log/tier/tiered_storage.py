@@ -68,6 +68,15 @@ class TieredStorage:
         narrowed._has_listed = True
         return narrowed
 
+    def settle(self, start_offset: int, end_offset: int) -> bool:
+        """Make sure which remote pieces hold offsets in [start, end); tells whether others do.
+
+        The next listing then shows those.
+        """
+        is_changed = self.remote.settle(start_offset, end_offset)
+        self._has_listed &= not is_changed
+        return is_changed
+
     def find_piece(self, base_offset: int) -> RemotePiece | None:
         """Find the remote piece that is shown at a base offset; None for a local segment."""
         if self.first_local is not None and base_offset >= self.first_local:
