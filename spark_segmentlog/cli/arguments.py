@@ -43,7 +43,9 @@ format_option: Final = click.option(
     help="Text for eyes, or one JSON object a line.",
 )
 deleted_option: Final = click.option(
-    "--include-deleted", is_flag=True, help="Also the -delete directories of deleted topics."
+    "--include-deleted",
+    is_flag=True,
+    help="Also the -delete and -stray directories of topics that are deleted, or not known.",
 )
 lock_timeout_option: Final = click.option(
     "--lock-timeout-ms",
@@ -152,7 +154,8 @@ def open_logs(
             continue
         # Lists again if a commit comes in between, so the logs are taken after it.
         manager.offset_bounds()
-        logs.extend(manager.topic_partitions.values())
+        # A topic may have been made again beside its deleted self.
+        logs.extend(manager.copies if include_deleted else manager.topic_partitions.values())
     if not logs and empty:
         raise empty[0]
     for nothing in empty:

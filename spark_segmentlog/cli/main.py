@@ -17,7 +17,7 @@ from spark_segmentlog.cli.cleaning import compact_verb, retain_verb
 from spark_segmentlog.cli.create import create_verb
 from spark_segmentlog.cli.dump import dump_verb
 from spark_segmentlog.cli.lag import lag_verb
-from spark_segmentlog.cli.listing import ls_verb
+from spark_segmentlog.cli.ls import ls_verb
 from spark_segmentlog.cli.mending import preflight_verb, recover_verb, reindex_verb, verify_verb
 from spark_segmentlog.cli.output import escape_what_cannot_be_printed
 from spark_segmentlog.cli.restore import restore_verb

@@ -1,6 +1,6 @@
 """What the verbs print: tables for eyes, one JSON object a line for programs.
 
-On a terminal a table is drawn by rich and folded to its width. Anywhere else its columns are
+On a terminal a table is drawn by rich and fitted to its width. Anywhere else its columns are
 aligned with spaces, and nothing is coloured, folded or cut off. Whatever comes out of a log has its
 control characters escaped in text, so that a record cannot steer the terminal.
 """
@@ -10,11 +10,12 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any, Final
+from itertools import groupby
+from typing import Any, Final, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -22,6 +23,7 @@ from rich.text import Text
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 NOTHING: Final = "-"
+_Overflow = Literal["fold", "ellipsis"]
 
 
 class OutputFormat(StrEnum):
@@ -35,12 +37,18 @@ class OutputFormat(StrEnum):
 class Column:
     """A column of a table: the field of the rows it shows, and how.
 
-    `kind` is ``text``, ``number`` or ``time``, milliseconds that text shows as UTC.
+    `kind` is ``text``, ``number``, ``size`` (bytes, shown for people), ``time`` or ``minute``:
+    milliseconds that text shows as UTC. A column without a heading shows in objects alone.
     """
 
     field: str
-    heading: str
+    heading: str = ""
     kind: str = "text"
+
+    @property
+    def is_right(self) -> bool:
+        """Whether its cells are aligned at their ends."""
+        return self.kind in ("number", "size")
 
 
 def print_rows(
@@ -50,13 +58,41 @@ def print_rows(
     if output_format is OutputFormat.JSON:
         for row in rows:
             print_json(row)
+    else:
+        _print_table(columns, rows, overflow="fold")
+
+
+def print_sections(
+    columns: Sequence[Column],
+    rows: Iterable[Mapping[str, Any]],
+    output_format: OutputFormat,
+    section_of: Callable[[Mapping[str, Any]], str],
+) -> None:
+    """Print rows; as text a table for each section, below its name.
+
+    On a terminal each row is one line: what is too long for it is cut off.
+    """
+    if output_format is OutputFormat.JSON:
+        print_rows(columns, rows, output_format)
         return
-    cells = [[_cell(row[column.field], column.kind) for column in columns] for row in rows]
+    for number, (name, section) in enumerate(groupby(rows, section_of)):
+        if number:
+            print_line("")
+        if name:
+            print_line(f"{printable(name)}:")
+        _print_table(columns, section, overflow="ellipsis")
+
+
+def _print_table(
+    columns: Sequence[Column], rows: Iterable[Mapping[str, Any]], *, overflow: _Overflow
+) -> None:
+    shown = [column for column in columns if column.heading]
+    cells = [[_cell(row[column.field], column.kind) for column in shown] for row in rows]
     console = Console(highlight=False, markup=False, emoji=False)
     if console.is_terminal:
-        console.print(_rich_table(columns, cells))
+        console.print(_rich_table(shown, cells, overflow))
     else:
-        _print_aligned(columns, cells)
+        _print_aligned(shown, cells)
 
 
 def print_json(row: Mapping[str, Any]) -> None:
@@ -94,6 +130,17 @@ def format_time(timestamp_ms: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def format_size(size_bytes: int) -> str:
+    """Write a number of bytes for people: at most four digits, and a unit."""
+    size = float(size_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if size < 999.5 or unit == "TiB":
+            break
+        size /= 1024
+    digits = 1 if unit != "B" and size < 99.95 else 0
+    return f"{size:.{digits}f} {unit}"
+
+
 def printable(text: str) -> str:
     """Escape control and other invisible characters, line ends among them."""
     if text.isprintable():
@@ -110,16 +157,26 @@ def _cell(value: Any, kind: str) -> str:
         return "yes" if value else "no"
     if kind == "time":
         return format_time(value)
+    if kind == "minute":
+        return format_time(value).replace("T", " ")[: len("2025-02-11 08:00")]
+    if kind == "size":
+        return format_size(value)
     if isinstance(value, list):
         return ",".join(value)
     return printable(str(value))
 
 
-def _rich_table(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> Table:
+def _rich_table(
+    columns: Sequence[Column], cells: Sequence[Sequence[str]], overflow: _Overflow
+) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        justify = "right" if column.kind == "number" else "left"
-        table.add_column(column.heading, justify=justify, overflow="fold")  # type: ignore[arg-type]
+        table.add_column(
+            column.heading,
+            justify="right" if column.is_right else "left",
+            overflow=overflow,
+            no_wrap=overflow == "ellipsis",
+        )
     for row in cells:
         table.add_row(*(Text(cell) for cell in row))
     return table
@@ -130,7 +187,7 @@ def _print_aligned(columns: Sequence[Column], cells: Sequence[Sequence[str]]) ->
     widths = [max(len(line[slot]) for line in lines) for slot in range(len(columns))]
     for line in lines:
         padded = (
-            cell.rjust(width) if column.kind == "number" else cell.ljust(width)
+            cell.rjust(width) if column.is_right else cell.ljust(width)
             for column, cell, width in zip(columns, line, widths, strict=True)
         )
         print_line("  ".join(padded).rstrip())

@@ -106,9 +106,10 @@ def find_topic_partition(directory_name: str) -> TopicPartition | None:
     return TopicPartition(topic, int(number)) if is_topic_name(topic) else None
 
 
-def find_deleted_topic_partition(directory_name: str) -> TopicPartition | None:
-    """Read the name of a partition that is being deleted, ``<topic>-<partition>.<uuid>-delete``."""
-    if not directory_name.endswith(DELETE_DIRECTORY_SUFFIX):
+def find_left_topic_partition(directory_name: str) -> TopicPartition | None:
+    """Read the name of what a broker deletes or has set aside: one that ends ``-delete`` or
+    ``-stray``."""
+    if not directory_name.endswith((DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX)):
         return None
     return find_aside_topic_partition(directory_name)
 

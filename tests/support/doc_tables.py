@@ -14,7 +14,7 @@ from typing import Final
 import click
 import pyarrow as pa
 
-from spark_segmentlog.cli import cleaning, create, lag, listing, restore
+from spark_segmentlog.cli import cleaning, create, lag, ls, restore
 from spark_segmentlog.cli.main import main as command
 from spark_segmentlog.cli.output import Column
 from spark_segmentlog.query.options import reading_options_markdown, writing_options_markdown
@@ -65,8 +65,9 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
     "view transactions": partial(fields_table, TRANSACTIONS_SCHEMA),
     **{f"view {view}": partial(fields_table, it) for view, it in SYSTEM_SCHEMAS.items()},
     "corrupt record": partial(fields_table, list(CORRUPT_RECORD_TYPE)),
-    "fields of ls": partial(json_fields, listing.PARTITION_COLUMNS),
-    "fields of ls --segments": partial(json_fields, listing.SEGMENT_COLUMNS),
+    "fields of ls": partial(json_fields, ls.TOPIC_COLUMNS),
+    "fields of ls --partitions": partial(json_fields, ls.PARTITION_COLUMNS),
+    "fields of ls --segments": partial(json_fields, ls.SEGMENT_COLUMNS),
     "fields of lag": partial(json_fields, lag.COLUMNS),
     "fields of retain": partial(json_fields, cleaning.RETENTION_COLUMNS),
     "fields of compact": partial(json_fields, cleaning.COMPACTION_COLUMNS),

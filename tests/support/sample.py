@@ -23,7 +23,8 @@ DATA: Final = "/var/lib/kafka/data"
 BACKUP: Final = "/backup/kafka"
 TIERED: Final = "/srv/tiered"
 RESTORED: Final = "/srv/restored"
-PATHS: Final = (DATA, BACKUP, TIERED, RESTORED, "/data/kafka-logs", "/data/checkpoint")
+SCRATCH: Final = ("/data/kafka-logs", "/data/checkpoint", "/data/restored")
+PATHS: Final = (DATA, BACKUP, TIERED, RESTORED, *SCRATCH)
 
 
 def make_logs(root: Path) -> None:
@@ -35,6 +36,7 @@ def make_logs(root: Path) -> None:
     log.partition("payments", 0, [_payments()])
     log.partition("__consumer_offsets", 0, [_commits()])
     shutil.copytree(log.path, f"{root}{BACKUP}")
+    log.partition("refunds", 0, [_orders(0, 0, 3)], directory_suffix=".5f0c7a-delete")
     bad = Path(f"{root}{BACKUP}", "orders-1", segment_file_name(0))
     data = bytearray(bad.read_bytes())
     data[-1] ^= 0xFF

@@ -38,7 +38,7 @@ from spark_segmentlog.log.names import (
     TopicPartition,
     find_aside_topic_partition,
     find_base_offset,
-    find_deleted_topic_partition,
+    find_left_topic_partition,
     find_topic_partition,
     parse_partition_directory_name,
 )
@@ -122,7 +122,7 @@ class PathResolver:
     filesystem : pyarrow or fsspec file system, or None
         None for the local disk, or what a path's scheme says.
     include_deleted : bool
-        Whether ``-delete`` directories count, for partitions that have no other.
+        Whether ``-delete`` and ``-stray`` directories count.
     reader : FolderReader
         How folders are read.
     finder : PlaceFinder, optional
@@ -218,7 +218,7 @@ class PathResolver:
         if found:
             self._read_state(storage, real_path)
             self._listed[real_path] = (storage, directories)
-            for name, topic_partition in _without_dead_twins(found):
+            for name, topic_partition in found:
                 self._add(
                     FoundPartition(topic_partition, f"{real_path}/{name}", real_path, storage)
                 )
@@ -274,7 +274,7 @@ class PathResolver:
     def _partition_in(self, name: str) -> TopicPartition | None:
         found = find_topic_partition(name)
         if found is None and self._include_deleted:
-            return find_deleted_topic_partition(name)
+            return find_left_topic_partition(name)
         return found
 
     def _read_state(self, storage: Storage, log_directory: str) -> None:
@@ -323,18 +323,6 @@ def _is_met_by_chance(path: str, pattern: str) -> bool:
     name = path.rstrip("/").rpartition("/")[2]
     suffixes = (*_FILE_SUFFIXES[1:], *ASIDE_DIRECTORY_SUFFIXES)
     return any(name.endswith(suffix) and suffix not in pattern for suffix in suffixes)
-
-
-def _without_dead_twins(
-    found: Sequence[tuple[str, TopicPartition]],
-) -> list[tuple[str, TopicPartition]]:
-    """Leave out ``-delete`` directories of partitions that live, as after a topic was made anew."""
-    live = {topic_partition for name, topic_partition in found if find_topic_partition(name)}
-    return [
-        (name, topic_partition)
-        for name, topic_partition in found
-        if find_topic_partition(name) or topic_partition not in live
-    ]
 
 
 def is_partition_directory(file_names: Sequence[str]) -> bool:

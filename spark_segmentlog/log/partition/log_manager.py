@@ -34,7 +34,7 @@ from spark_segmentlog.log.io.reading import Storage
 from spark_segmentlog.log.io.signature import LISTING_ATTEMPTS, FileSignature
 from spark_segmentlog.log.io.threads import in_parallel
 from spark_segmentlog.log.names import TopicPartition
-from spark_segmentlog.log.partition.partition_log import PartitionLog
+from spark_segmentlog.log.partition.partition_log import PartitionLog, is_beside_the_log
 from spark_segmentlog.log.tier.stores import NO_REMOTE, RemoteOptions
 from spark_segmentlog.log.tier.tier import Tier
 
@@ -86,7 +86,7 @@ class LogManager:
         filesystem : pyarrow or fsspec file system, optional
             Where the paths are; by default the local disk, or what their scheme says.
         include_deleted : bool
-            Whether ``-delete`` directories count, for partitions that have no other.
+            Whether ``-delete`` and ``-stray`` directories count.
         may_be_empty : bool
             Whether log directories may all be without partitions, or that is an error.
         skip_corrupt : bool
@@ -397,6 +397,9 @@ def divergence_offset(replica: PartitionLog, leader: PartitionLog) -> int:
     )
 
 
-def _rank(log: PartitionLog) -> tuple[int, int, int]:
+def _rank(log: PartitionLog) -> tuple[bool, int, int, int]:
+    """Rank a directory: what lives is before what a broker has left, of a topic made again."""
     epochs = log.leader_epochs
-    return (epochs[-1].epoch if epochs else -1, log.log_end_offset, -log.log_start_offset)
+    last_epoch = epochs[-1].epoch if epochs else -1
+    is_live = not is_beside_the_log(log.directory)
+    return is_live, last_epoch, log.log_end_offset, -log.log_start_offset

@@ -103,7 +103,7 @@ class Reads:
             self._check_chain([it for it in view.to_pylist() if it["topic"] == topic])
 
     def ls(self) -> None:
-        for row in objects("ls", self._path):
+        for row in objects("ls", self._path, "--partitions"):
             assert row["topic"] not in KEPT or row["logStartOffset"] == 0
         rows = objects("ls", self._path, "--segments")
         for topic in KEPT:
@@ -123,7 +123,7 @@ class Reads:
         assert ran.stdout == "0 done, 0 left\n"
 
     def _bounds(self, topic: str) -> tuple[int, int]:
-        (row,) = objects("ls", self._path, "--topic", topic, "--fast")
+        (row,) = objects("ls", self._path, "--topic", topic, "--fast", "--partitions")
         return row["logStartOffset"], row["logEndOffset"]
 
     def _check_chain(self, rows: list[dict[str, Any]]) -> None:

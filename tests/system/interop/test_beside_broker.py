@@ -150,7 +150,7 @@ class Reads:
         _check_chain(view)
 
     def ls(self) -> None:
-        (row,) = objects("ls", *self._paths, "--topic", CLEANED)
+        (row,) = objects("ls", *self._paths, "--topic", CLEANED, "--partitions")
         assert row["logStartOffset"] == 0
         ran = run("ls", *self._paths, "--segments", "--format", "json")
         assert ran.exit_code == 0, ran.stderr
@@ -174,7 +174,7 @@ class Reads:
         assert ran.stdout == "0 done, 0 left\n", ran.stdout + ran.stderr
 
     def _start(self, topic: str) -> int:
-        (row,) = objects("ls", *self._paths, "--topic", topic, "--fast")
+        (row,) = objects("ls", *self._paths, "--topic", topic, "--fast", "--partitions")
         return int(row["logStartOffset"])
 
 

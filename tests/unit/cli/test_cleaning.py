@@ -78,7 +78,7 @@ def test_a_dry_run_of_retention_tells_what_the_run_then_does(tmp_path: Path) -> 
     expected["deletedRecords"] = None
     assert objects(*arguments) == [{**expected, "waitingFiles": 6}]
     assert segment_offsets(directory) == [8]
-    assert [row["logStartOffset"] for row in objects("ls", tmp_path)] == [8]
+    assert [row["logStartOffset"] for row in objects("ls", tmp_path, "--partitions")] == [8]
     again = {**expected, "logStartOffsetBefore": 8, "deletedSegments": 0, "deletedBytes": 0}
     assert objects(*arguments, "--file-delete-delay-ms", 0) == [
         {**again, "reasons": [], "removedFiles": 6}

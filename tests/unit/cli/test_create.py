@@ -24,7 +24,7 @@ def test_partitions_are_spread_over_the_directories(tmp_path: Path) -> None:
     assert (first / ".kafka_cleanshutdown").read_bytes() == mark
     ids = {Path(row["directory"], "partition.metadata").read_text() for row in rows}
     assert len(ids) == 1
-    listed = objects("ls", first, second, "--topic", "orders")
+    listed = objects("ls", first, second, "--topic", "orders", "--partitions")
     assert [(row["logStartOffset"], row["logEndOffset"]) for row in listed] == [(0, 0)] * 3
 
 

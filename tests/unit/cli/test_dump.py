@@ -527,7 +527,7 @@ def test_dots_in_a_path_are_part_of_its_names(tmp_path: Path) -> None:
     directory = builder.partition("my.topic.v1", 3, [batches(1)])
     path = directory / f"{NAME}.log"
     assert run("dump", path).lines[:2] == [f"Dumping {path}", "Log starting offset: 0"]
-    (found,) = objects("ls", path)
+    (found,) = objects("ls", path, "--partitions")
     assert (found["topic"], found["partition"], found["logStartOffset"]) == ("my.topic.v1", 3, 0)
 
 
@@ -577,7 +577,7 @@ def test_numbers_at_their_limits(tmp_path: Path) -> None:
         f"baseSequence: {2**31 - 1} lastSequence: {2**31 - 1} " in run("dump", directory).lines[2]
     )
     assert objects("ls", directory)[0]["maxTimestampMs"] == 2**62
-    assert f" {2**62} " in run("ls", directory).lines[1]
+    assert f"  {2**62}  " in run("ls", directory).lines[-1]
     assert struct.unpack(">q", batch[:8]) == (2**62,)
 
 

@@ -75,7 +75,7 @@ def test_ls_gives_the_segments_of_one_moment(directory: Path, merged_in_between:
 
 
 def test_ls_counts_all_bytes(directory: Path, merged_in_between: list[str]) -> None:
-    (row,) = objects("ls", directory.parent)
+    (row,) = objects("ls", directory.parent, "--partitions")
     assert merged_in_between
     assert (row["segments"], row["sizeBytes"]) == (3, sum(map(len, batches(40))))
     assert (row["logStartOffset"], row["logEndOffset"]) == (0, 40)
@@ -96,7 +96,9 @@ def test_dump_passes_over_what_retention_takes(
 
 
 @pytest.mark.parametrize(
-    "arguments", [("verify",), ("recover",), ("dump",), ("ls",), ("ls", "--segments")], ids=" ".join
+    "arguments",
+    [("verify",), ("recover",), ("dump",), ("ls",), ("ls", "--partitions"), ("ls", "--segments")],
+    ids=" ".join,
 )
 def test_a_partition_that_is_deleted_meanwhile_is_passed_over(
     directory: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
@@ -170,7 +172,7 @@ def test_verbs_take_a_directory_beside_the_log_by_its_path(tmp_path: Path, kind:
     assert [(it["topic"], it["partition"], it["baseOffset"]) for it in given] == [
         ("gone", 2, offset) for offset in range(10)
     ]
-    (row,) = objects("ls", path)
+    (row,) = objects("ls", path, "--partitions")
     assert (row["topic"], row["partition"], row["logEndOffset"]) == ("gone", 2, 10)
     last = path / segment_file_name(5)
     last.write_bytes(last.read_bytes() + b"\x00\x00")

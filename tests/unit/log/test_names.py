@@ -6,7 +6,7 @@ from spark_segmentlog.errors import NotALogDirectoryError
 from spark_segmentlog.log.names import (
     TopicPartition,
     find_base_offset,
-    find_deleted_topic_partition,
+    find_left_topic_partition,
     find_topic_partition,
     parse_partition_directory_name,
     segment_file_name,
@@ -60,11 +60,17 @@ def test_a_name_that_must_be_a_partition_says_what_it_should_look_like() -> None
         parse_partition_directory_name("lost+found")
 
 
-def test_a_directory_that_is_being_deleted_still_tells_its_partition() -> None:
-    name = "my.topic-7.d2a5a35c4e1247d0a0ffcbb9e3f5a3a0-delete"
-    assert find_deleted_topic_partition(name) == TopicPartition("my.topic", 7)
-    assert find_deleted_topic_partition("my.topic-7") is None
-    assert find_deleted_topic_partition("my.topic-7-delete") is None
+@pytest.mark.parametrize("suffix", ["-delete", "-stray"])
+def test_a_directory_that_a_broker_has_left_still_tells_its_partition(suffix: str) -> None:
+    name = f"my.topic-7.d2a5a35c4e1247d0a0ffcbb9e3f5a3a0{suffix}"
+    assert find_left_topic_partition(name) == TopicPartition("my.topic", 7)
+    assert find_left_topic_partition("my.topic-7") is None
+    assert find_left_topic_partition(f"my.topic-7{suffix}") is None
+
+
+def test_a_directory_to_come_has_not_been_left() -> None:
+    name = "my.topic-7.d2a5a35c4e1247d0a0ffcbb9e3f5a3a0-future"
+    assert find_left_topic_partition(name) is None
 
 
 def test_a_base_offset_is_read_from_twenty_digits_and_nothing_else() -> None:

@@ -208,7 +208,7 @@ def test_offsets_in_remote_storage_are_data_loss(
         read_arrow(path, starting_offsets={"t": {"0": 17}})
     # Views are of the files that are here.
     assert column(path, "baseOffset", view="segments") == [900]
-    (row,) = objects("ls", path)
+    (row,) = objects("ls", path, "--partitions")
     assert "remote" in row["flags"]
 
 

@@ -1,8 +1,11 @@
-"""``segmentlog ls``: the partitions below some paths, or their segments."""
+"""``segmentlog ls``: the topics below some paths, their partitions, or the segments of these."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
 import click
@@ -15,9 +18,15 @@ from spark_segmentlog.cli.arguments import (
     remote_options,
     topics_option,
 )
-from spark_segmentlog.cli.output import Column, OutputFormat, print_rows
+from spark_segmentlog.cli.output import Column, OutputFormat, print_sections
 from spark_segmentlog.errors import CorruptRecordError
-from spark_segmentlog.log.names import DELETE_DIRECTORY_SUFFIX, INTERNAL_TOPIC_PREFIX, LOG_SUFFIX
+from spark_segmentlog.log.names import (
+    DELETE_DIRECTORY_SUFFIX,
+    FUTURE_DIRECTORY_SUFFIX,
+    INTERNAL_TOPIC_PREFIX,
+    LOG_SUFFIX,
+    STRAY_DIRECTORY_SUFFIX,
+)
 from spark_segmentlog.log.partition.partition_log import PartitionLog, while_it_is_there
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.segment.walk import ReadBuffer
@@ -27,40 +36,64 @@ from spark_segmentlog.record.layout import MAGIC_OFFSET, MAGIC_V2
 from spark_segmentlog.record.plain.batch import iterate_records
 from spark_segmentlog.record.plain.legacy import iterate_messages
 
+TOPIC_COLUMNS: Final = (
+    Column("topic", "topic"),
+    Column("partitions", "parts", "number"),
+    Column("segments", "segments", "number"),
+    Column("sizeBytes", "size", "size"),
+    Column("offsets", "offsets", "number"),
+    Column("maxTimestampMs", "newest (UTC)", "minute"),
+    Column("flags", "flags"),
+)
 PARTITION_COLUMNS: Final = (
     Column("topic", "topic"),
-    Column("partition", "partition", "number"),
-    Column("segments", "segments", "number"),
-    Column("sizeBytes", "bytes", "number"),
+    Column("partition", "part", "number"),
+    Column("segments", "segs", "number"),
+    Column("sizeBytes", "size", "size"),
     Column("logStartOffset", "start", "number"),
     Column("logEndOffset", "end", "number"),
-    Column("highWatermark", "high watermark", "number"),
-    Column("lastStableOffset", "last stable", "number"),
-    Column("firstTimestampMs", "first timestamp", "time"),
-    Column("maxTimestampMs", "largest timestamp", "time"),
+    Column("highWatermark"),
+    Column("lastStableOffset", "stable", "number"),
+    Column("firstTimestampMs"),
+    Column("maxTimestampMs", "newest (UTC)", "minute"),
     Column("flags", "flags"),
-    Column("directory", "directory"),
+    Column("directory"),
 )
 SEGMENT_COLUMNS: Final = (
-    Column("topic", "topic"),
-    Column("partition", "partition", "number"),
+    Column("topic"),
+    Column("partition"),
     Column("baseOffset", "base offset", "number"),
     Column("endOffset", "end offset", "number"),
-    Column("sizeBytes", "bytes", "number"),
-    Column("maxTimestampMs", "largest timestamp", "time"),
-    Column("offsetIndexEntries", "index entries", "number"),
-    Column("timeIndexEntries", "time entries", "number"),
+    Column("sizeBytes", "size", "size"),
+    Column("maxTimestampMs", "newest (UTC)", "minute"),
+    Column("offsetIndexEntries", "index", "number"),
+    Column("timeIndexEntries", "times", "number"),
     Column("abortedTransactions", "aborted", "number"),
     Column("isActive", "active"),
     Column("tier", "tier"),
-    Column("path", "file"),
+    Column("path"),
 )
 
 
-@click.command(name="ls", short_help="List partitions, or their segments.")
+FLAGS: Final = (
+    "clean",
+    "unclean",
+    "internal",
+    "deleted",
+    "stray",
+    "future",
+    "remote",
+    "open-commit",
+    "open-transaction",
+)
+
+
+@click.command(name="ls", short_help="List topics, partitions or segments.")
 @paths_argument
 @topics_option
+@click.option("--partitions", "show_partitions", is_flag=True, help="A row a partition.")
 @click.option("--segments", "show_segments", is_flag=True, help="A row a segment.")
+@click.option("--bytes", "in_bytes", is_flag=True, help="Sizes as numbers of bytes.")
 @click.option(
     "--fast", is_flag=True, help="Leave out timestamps and last stable offsets, which cost reads."
 )
@@ -70,23 +103,66 @@ SEGMENT_COLUMNS: Final = (
 def ls_verb(
     paths: tuple[str, ...],
     topics: tuple[str, ...],
+    show_partitions: bool,
     show_segments: bool,
+    in_bytes: bool,
     fast: bool,
     include_deleted: bool,
     remote: RemoteOptions,
     output_format: OutputFormat,
 ) -> None:
-    """List the partitions in log directories, partition directories or .log files.
+    """List the topics in log directories, partition directories or .log files, with totals.
 
     Offsets at the end are exclusive. Flags: clean, or unclean where a broker runs or has crashed;
-    internal (a broker's own topic), deleted, remote (the log starts in remote storage),
-    open-commit, open-transaction.
+    internal (a broker's own topic), deleted, stray, future, remote (the log starts in remote
+    storage), open-commit, open-transaction.
+
+    \b
+    segmentlog ls /var/lib/kafka/data
+    segmentlog ls --partitions --topic orders /disk1/kafka /disk2/kafka
+    segmentlog ls --segments --bytes /var/lib/kafka/data/orders-0
     """
     logs = open_logs(paths, topics, include_deleted=include_deleted, remote=remote)
-    describe, columns = (
-        (_segment_rows, SEGMENT_COLUMNS) if show_segments else (_partition_rows, PARTITION_COLUMNS)
-    )
-    print_rows(columns, describe(logs, fast=fast), output_format)
+    logs.sort(key=lambda log: log.topic_partition)
+    columns: Sequence[Column]
+    if show_segments:
+        columns, rows = SEGMENT_COLUMNS, _segment_rows(logs, fast=fast)
+    elif show_partitions:
+        logs.sort(key=_log_directory)
+        columns, rows = PARTITION_COLUMNS, _partition_rows(logs, fast=fast)
+    else:
+        columns, rows = TOPIC_COLUMNS, _topic_rows(logs, fast=fast)
+    if in_bytes:
+        columns = tuple(
+            replace(column, kind="number") if column.kind == "size" else column
+            for column in columns
+        )
+    print_sections(columns, rows, output_format, _section)
+
+
+def _log_directory(log: PartitionLog) -> str:
+    return log.directory.rpartition("/")[0]
+
+
+def _section(row: Mapping[str, Any]) -> str:
+    """Name the folder of a row: of its segment, or that of its partition's folder."""
+    return str(row.get("path", row.get("directory", ""))).rpartition("/")[0]
+
+
+def _topic_rows(logs: Sequence[PartitionLog], *, fast: bool) -> Iterator[dict[str, Any]]:
+    """Sum up the partitions of each topic, several copies of one too."""
+    for topic, rows in groupby(_partition_rows(logs, fast=fast), itemgetter("topic")):
+        found = list(rows)
+        newest = [row["maxTimestampMs"] for row in found if row["maxTimestampMs"] is not None]
+        yield {
+            "topic": topic,
+            "partitions": len({row["partition"] for row in found}),
+            "segments": sum(row["segments"] for row in found),
+            "sizeBytes": sum(row["sizeBytes"] for row in found),
+            "offsets": sum(row["logEndOffset"] - row["logStartOffset"] for row in found),
+            "maxTimestampMs": max(newest, default=None),
+            "flags": [name for name in FLAGS if any(name in row["flags"] for row in found)],
+        }
 
 
 def _partition_rows(logs: Sequence[PartitionLog], *, fast: bool) -> Iterator[dict[str, Any]]:
@@ -157,13 +233,15 @@ def _flags(log: PartitionLog, last_stable_offset: int | None) -> list[str]:
         "unclean": not log.state.is_clean,
         "internal": log.topic_partition.topic.startswith(INTERNAL_TOPIC_PREFIX),
         "deleted": log.directory.endswith(DELETE_DIRECTORY_SUFFIX),
+        "stray": log.directory.endswith(STRAY_DIRECTORY_SUFFIX),
+        "future": log.directory.endswith(FUTURE_DIRECTORY_SUFFIX),
         "remote": log.remote_start_offset is not None,
         "open-commit": log.state.commit_state.write_id is not None,
         "open-transaction": (
             last_stable_offset is not None and last_stable_offset < log.log_end_offset
         ),
     }
-    return [name for name, is_set in flags.items() if is_set]
+    return [name for name in FLAGS if flags[name]]
 
 
 def _first_timestamp(log: PartitionLog) -> int | None:
