@@ -18,9 +18,10 @@ from spark_segmentlog.cli.create import create_verb
 from spark_segmentlog.cli.dump import dump_verb
 from spark_segmentlog.cli.lag import lag_verb
 from spark_segmentlog.cli.ls import ls_verb
-from spark_segmentlog.cli.mending import preflight_verb, recover_verb, reindex_verb, verify_verb
+from spark_segmentlog.cli.mending import preflight_verb, recover_verb, reindex_verb
 from spark_segmentlog.cli.output import escape_what_cannot_be_printed
 from spark_segmentlog.cli.restore import restore_verb
+from spark_segmentlog.cli.verify import verify_verb
 from spark_segmentlog.errors import SegmentLogError
 
 _SHOWING: Final = ("ls", "dump", "lag")

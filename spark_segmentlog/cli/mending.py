@@ -1,4 +1,4 @@
-"""``segmentlog verify``, ``recover`` and ``reindex``: what is wrong with a log, and mending it."""
+"""``segmentlog preflight``, ``recover`` and ``reindex``: what a broker meets, and mending it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from spark_segmentlog.cli.arguments import (
     lock_timeout_option,
     log_directories_argument,
     paths_argument,
-    remote_options,
     topics_option,
 )
+from spark_segmentlog.cli.findings import print_finding
 from spark_segmentlog.cli.output import OutputFormat, print_json, print_line, printable
-from spark_segmentlog.log.findings import Finding, Severity
+from spark_segmentlog.log.findings import Severity
 from spark_segmentlog.log.segment.growth import SegmentConfig
-from spark_segmentlog.log.tier.stores import RemoteOptions
-from spark_segmentlog.log.upkeep import recovery, verification
+from spark_segmentlog.log.upkeep import recovery
 from spark_segmentlog.log.upkeep.recovery import RecoveryAction
 from spark_segmentlog.log.write import preflight
 
@@ -32,38 +31,6 @@ _index_interval_option: Final = click.option(
     show_default=True,
     help="How far apart the entries of new indexes are.",
 )
-
-
-@click.command(name="verify", short_help="Compare logs and indexes with themselves.")
-@paths_argument
-@topics_option
-@click.option("--deep", is_flag=True, help="Decompress and decode every record too.")
-@remote_options
-@format_option
-@click.pass_context
-def verify_verb(
-    ctx: click.Context,
-    paths: tuple[str, ...],
-    topics: tuple[str, ...],
-    deep: bool,
-    remote: RemoteOptions,
-    output_format: OutputFormat,
-) -> None:
-    """Compare logs with themselves: framing, checksums, offsets, indexes, open commits.
-
-    Writes nothing. The exit code is 1 when something is wrong. What a running broker has in hand
-    may show as torn.
-    """
-    findings = faults = 0
-    chosen = find_topic_partitions(paths, topics, remote)
-    for finding in verification.verify(paths, topic_partitions=chosen, deep=deep, remote=remote):
-        findings += 1
-        faults += not finding.is_harmless
-        _print_finding(finding, output_format)
-    if output_format is OutputFormat.TEXT:
-        print_line(f"{faults} wrong, {findings - faults} harmless")
-    if faults:
-        ctx.exit(1)
 
 
 @click.command(name="preflight", short_help="Tell what a broker would stop at, drop or cut.")
@@ -82,7 +49,7 @@ def preflight_verb(ctx: click.Context, paths: tuple[str, ...], output_format: Ou
         losses += finding.severity is Severity.LOSS
         stops += finding.severity is Severity.STOP
         others += finding.severity not in (Severity.LOSS, Severity.STOP)
-        _print_finding(finding, output_format)
+        print_finding(finding, output_format)
     if output_format is OutputFormat.TEXT:
         print_line(f"{losses} would lose records, {stops} would stop a broker, {others} harmless")
     if losses or stops:
@@ -169,29 +136,6 @@ def _advice(left: int, *, is_applied: bool) -> str:
     if is_applied:
         return ": good batches lie behind bad bytes, --delete-later-segments would take them along"
     return ": --apply does it"
-
-
-def _print_finding(finding: Finding, output_format: OutputFormat) -> None:
-    if output_format is OutputFormat.TEXT:
-        print_line(printable(f"{finding}{' (harmless)' if finding.is_harmless else ''}"))
-        return
-    topic_partition = finding.topic_partition
-    print_json(
-        {
-            "kind": str(finding.kind),
-            "topic": None if topic_partition is None else topic_partition.topic,
-            "partition": None if topic_partition is None else topic_partition.partition,
-            "path": finding.path,
-            "position": finding.position if finding.position >= 0 else None,
-            "startOffset": finding.start_offset,
-            "endOffset": finding.end_offset,
-            "detail": finding.detail,
-            "severity": str(finding.severity),
-            "broker": finding.broker or None,
-            "refusesWrites": finding.refuses_writes,
-            "isHarmless": finding.is_harmless,
-        }
-    )
 
 
 def _print_actions(actions: Sequence[RecoveryAction], output_format: OutputFormat) -> None:

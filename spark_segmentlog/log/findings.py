@@ -71,6 +71,56 @@ class Severity(StrEnum):
     """Nothing needs to be done."""
 
 
+class Level(StrEnum):
+    """How a finding is to be taken."""
+
+    ERROR = "error"
+    """Records are gone, or a broker would lose some or not start."""
+    WARNING = "warning"
+    """Reads or lookups are slow or wrong until it is mended."""
+    NOTE = "note"
+    """Nothing needs to be done."""
+
+
+_RECOVER: Final = "`segmentlog recover --apply`"
+_BY_HAND: Final = "by hand: move it out of the log directory"
+_CHECKPOINT: Final = "by hand: remove the file, a broker writes it again"
+_CLUSTER: Final = "by hand: compare with the cluster's metadata"
+_NOTHING: Final = "nothing is to be done"
+
+MENDS: Final[Mapping[FindingKind, str]] = {
+    FindingKind.CORRUPT_BATCH: "another replica; " + _RECOVER + " cuts it at a log's end",
+    FindingKind.TORN_TAIL: _RECOVER,
+    FindingKind.LOST_OFFSETS: "another replica; " + _RECOVER + " mends the indexes",
+    FindingKind.OFFSET_ORDER: _NOTHING,
+    FindingKind.BATCH_HEADER: _NOTHING,
+    FindingKind.OFFSET_INDEX: _RECOVER,
+    FindingKind.TIME_INDEX: _RECOVER,
+    FindingKind.TRANSACTION_INDEX: _RECOVER,
+    FindingKind.MISSING_INDEX: _RECOVER,
+    FindingKind.REMOTE_SEGMENT: _NOTHING,
+    FindingKind.PRODUCER_SNAPSHOT: "a broker's next start",
+    FindingKind.LEADER_EPOCH: "another replica's `leader-epoch-checkpoint`",
+    FindingKind.OPEN_COMMIT: _RECOVER,
+    FindingKind.STAGED_FILE: "the next write, after seven days",
+    FindingKind.META_PROPERTIES: "by hand: that of another directory, with an id of its own",
+    FindingKind.DIRECTORY_ID: "by hand: an id of its own in `meta.properties`",
+    FindingKind.CLUSTER_METADATA: "name the directory with `__cluster_metadata-0` too",
+    FindingKind.FOREIGN_FOLDER: _BY_HAND,
+    FindingKind.PARTITION_TWICE: "by hand: move the shorter copy out of the log directory",
+    FindingKind.CHECKPOINT: _CHECKPOINT,
+    FindingKind.OFFSET_CHECKPOINT: _CHECKPOINT,
+    FindingKind.CLEAN_MARK: "by hand: remove it, a broker then recovers",
+    FindingKind.FOREIGN_FILE: _BY_HAND,
+    FindingKind.TOPIC_ID: _RECOVER + " where it is missing; else " + _CLUSTER,
+    FindingKind.STRAY_PARTITION: _CLUSTER,
+    FindingKind.TORN_SEGMENT: "`segmentlog recover --apply --delete-later-segments`",
+    FindingKind.LOG_START: "by hand: lower it in `log-start-offset-checkpoint`",
+    FindingKind.OWNER: "by hand: `chown` to the owner of the log directory",
+    FindingKind.LINK: _NOTHING,
+}
+"""What takes a finding away."""
+
 SEVERITIES: Final[Mapping[FindingKind, Severity]] = {
     FindingKind.MISSING_INDEX: Severity.HARMLESS,
     FindingKind.PRODUCER_SNAPSHOT: Severity.HARMLESS,
@@ -127,6 +177,19 @@ class Finding:
         # Bad bytes that refuse writes are some at which a broker would cut the log.
         of_bytes = Severity.LOSS if self.refuses_writes else Severity.FAULT
         return SEVERITIES.get(self.kind, of_bytes)
+
+    @property
+    def level(self) -> Level:
+        """How it is to be taken."""
+        if self.is_harmless:
+            return Level.NOTE
+        is_gone = self.kind in (FindingKind.CORRUPT_BATCH, FindingKind.LOST_OFFSETS)
+        return Level.WARNING if self.severity is Severity.FAULT and not is_gone else Level.ERROR
+
+    @property
+    def code(self) -> str:
+        """Its kind as one word, which stays what it is."""
+        return str(self.kind).replace(" ", "-")
 
     @property
     def is_harmless(self) -> bool:

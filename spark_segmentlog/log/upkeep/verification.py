@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Final
@@ -49,6 +49,13 @@ LOOK_AGAIN_SECONDS: Final = (0.2, 0.5, 1.5)
 
 AT_WORK_NS: Final = 30_000_000_000
 
+# Told of every segment whose batches were looked at; again when it was written meanwhile.
+OnSegment = Callable[[SegmentSurvey], None]
+
+
+def _ignore(survey: SegmentSurvey) -> None:
+    """Take no note of a segment."""
+
 
 def verify(
     paths: str | Sequence[str],
@@ -56,6 +63,8 @@ def verify(
     topic_partitions: Iterable[TopicPartition] | None = None,
     deep: bool = False,
     remote: RemoteOptions = NO_REMOTE,
+    include_deleted: bool = False,
+    on_segment: OnSegment = _ignore,
 ) -> Iterator[Finding]:
     """Verify log directories, partition directories or `.log` files.
 
@@ -68,6 +77,10 @@ def verify(
         Whether every record is decompressed and decoded too.
     remote : RemoteOptions
         Stores of remote segments, which are verified with the local ones.
+    include_deleted : bool
+        Whether ``-delete`` and ``-stray`` directories are looked at too.
+    on_segment : callable
+        Told of every segment whose batches were looked at.
 
     Yields
     ------
@@ -84,8 +97,9 @@ def verify(
         is_known = not is_unknown or finding.topic_partition is not None
         if is_known and (wanted is None or finding.topic_partition in {None, *wanted}):
             yield finding
-    for log in partition_logs(directories, wanted, remote):
-        yield from while_it_is_there(log, verify_partition(log, deep=deep))
+    for log in partition_logs(directories, wanted, remote, include_deleted=include_deleted):
+        found = verify_partition(log, deep=deep, on_segment=on_segment)
+        yield from while_it_is_there(log, found)
 
 
 def _lasting_surroundings(paths: Sequence[str]) -> list[Finding]:
@@ -117,14 +131,21 @@ def partition_logs(
     paths: Sequence[str],
     wanted: Container[TopicPartition] | None,
     remote: RemoteOptions = NO_REMOTE,
+    *,
+    include_deleted: bool = False,
 ) -> Iterator[PartitionLog]:
     """Open every copy of the partitions below some paths; a log directory may have none yet."""
-    for log in LogManager.open(paths, may_be_empty=True, remote=remote).copies:
+    manager = LogManager.open(
+        paths, may_be_empty=True, remote=remote, include_deleted=include_deleted
+    )
+    for log in manager.copies:
         if wanted is None or log.topic_partition in wanted:
             yield log
 
 
-def verify_partition(log: PartitionLog, *, deep: bool = False) -> Iterator[Finding]:
+def verify_partition(
+    log: PartitionLog, *, deep: bool = False, on_segment: OnSegment = _ignore
+) -> Iterator[Finding]:
     """Verify the segments of one partition and their indexes.
 
     What is found in a segment counts if the segment was the same all the while.
@@ -136,6 +157,7 @@ def verify_partition(log: PartitionLog, *, deep: bool = False) -> Iterator[Findi
 
     def verify(segment: Segment) -> list[Finding]:
         survey = _up_to_recovery_point(survey_segment(segment), log)
+        on_segment(survey)
         epochs[segment.base_offset] = survey.epochs
         is_damaged = survey.stop is not None or survey.lost_to is not None
         ends[segment.base_offset] = None if is_damaged else survey.next_offset

@@ -81,7 +81,9 @@ class Page:
 
 
 def _plain(text: str) -> list[str]:
-    """Take lines without what only aligns them: paths here are longer than on the page."""
+    """Take lines without how long something took, and without what only aligns them: paths here
+    are longer than on the page."""
+    text = re.sub(r"in [\d.]+ s$", "in 0.1 s", text, flags=re.MULTILINE)
     return [" ".join(line.split()) for line in text.strip().splitlines()]
 
 

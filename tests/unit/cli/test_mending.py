@@ -1,8 +1,7 @@
-"""``segmentlog verify``, ``recover`` and ``reindex``: they tell, and mend what they are told to."""
+"""``segmentlog recover`` and ``reindex``: they tell, and mend what they are told to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,7 @@ from spark_segmentlog.testing.builder import (
     SegmentSpec,
     offset_index_bytes,
     time_index_bytes,
-    v2_batch,
 )
-from tests.support.broker_data import BrokerLog
 from tests.support.running import NAME, batches, contents, flip, objects, run
 from tests.support.scenarios import make_scenario
 
@@ -25,79 +22,6 @@ def three_segments(path: Path) -> list[Path]:
     log = LogBuilder(path)
     log.partition("t", 0, [batches(5), batches(5, base_offset=5), batches(5, base_offset=10)])
     return sorted((path / "t-0").glob("*.log"))
-
-
-# verify
-
-
-@pytest.mark.parametrize("producer", ["kafka-4.3.1", "kafka-2.8.2"])
-def test_nothing_is_wrong_with_what_a_broker_wrote(
-    broker_log: Callable[[str, str], BrokerLog], producer: str
-) -> None:
-    log = broker_log(producer, "clean")
-    ran = run("verify", *log.log_directories, "--deep")
-    assert (ran.exit_code, ran.stdout) == (0, "0 wrong, 0 harmless\n")
-
-
-def test_indexes_of_one_entry_or_of_zeros_are_right(tmp_path: Path) -> None:
-    log = LogBuilder(tmp_path)
-    zeros = bytes(12_000)
-    data = batches(1, base_offset=2076)
-    log.partition("zeros", 0, [SegmentSpec(data, index=zeros, time_index=zeros)])
-    log.partition("single", 0, [SegmentSpec(data, index=bytes(8))])
-    assert objects("verify", tmp_path) == []
-
-
-WRONG = "record batch crc mismatch: stored 0x9164e259, computed 0x2d79b823"
-
-
-def test_bad_bytes_are_told_with_their_place_and_nothing_is_written(tmp_path: Path) -> None:
-    _, second, _ = three_segments(tmp_path)
-    flip(second, 100)
-    before = contents(tmp_path)
-    ran = run("verify", tmp_path)
-    cut = "a broker cuts it there, and deletes every segment behind it"
-    text = f"corrupt batch: {WRONG} (file {second}, position 0, offset 5 is missing); {cut}"
-    assert (ran.exit_code, ran.lines[0]) == (1, text)
-    assert ran.lines[-1].endswith(" wrong, 0 harmless")
-    assert objects("verify", tmp_path, exit_code=1)[0] == {
-        "kind": "corrupt batch",
-        "topic": "t",
-        "partition": 0,
-        "path": str(second),
-        "position": 0,
-        "startOffset": 5,
-        "endOffset": 6,
-        "detail": WRONG,
-        "severity": "loss",
-        "broker": cut,
-        "refusesWrites": True,
-        "isHarmless": False,
-    }
-    assert contents(tmp_path) == before
-
-
-def test_a_missing_index_is_harmless(tmp_path: Path) -> None:
-    LogBuilder(tmp_path).partition("t", 0, [SegmentSpec(batches(1), index=False)])
-    ran = run("verify", tmp_path)
-    assert ran.exit_code == 0
-    path = f"{tmp_path}/t-0/{NAME}.index"
-    assert ran.lines == [
-        (
-            "missing index: no offset index: lookups walk the segment from its start "
-            f"(file {path}) (harmless)"
-        ),
-        "0 wrong, 1 harmless",
-    ]
-
-
-def test_only_the_topics_named_are_verified_and_records_only_if_deep(tmp_path: Path) -> None:
-    log = LogBuilder(tmp_path)
-    log.partition("good", 0, [batches(1)])
-    log.partition("bad", 0, [[v2_batch([b"\x7f\x00"], max_timestamp=-1)]])
-    assert run("verify", tmp_path).exit_code == 0
-    assert run("verify", tmp_path, "--deep").exit_code == 1
-    assert run("verify", tmp_path, "--deep", "--topic", "good").exit_code == 0
 
 
 # recover

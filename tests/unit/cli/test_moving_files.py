@@ -42,7 +42,7 @@ def merged_in_between(directory: Path, monkeypatch: pytest.MonkeyPatch) -> list[
 def test_verify_finds_nothing_wrong(directory: Path, merged_in_between: list[str]) -> None:
     for arguments in ((), ("--deep",)):
         ran = run("verify", directory.parent, *arguments)
-        assert (ran.exit_code, ran.stdout) == (0, "0 wrong, 0 harmless\n")
+        assert (ran.exit_code, ran.lines[1:]) == (0, ["0 wrong, 0 harmless"])
     assert merged_in_between
 
 
@@ -123,7 +123,7 @@ def test_a_fault_that_stays_is_told_in_files_that_change(
         directory / segment_file_name(20),
         lambda: merge(directory, (10, 20), bad),
     )
-    found = [it["path"] for it in objects("verify", directory.parent, exit_code=1)]
+    found = [it["path"] for it in objects("verify", directory.parent, exit_code=1)[:-1]]
     assert set(found) == {str(directory / segment_file_name(10))}
 
 
@@ -136,7 +136,7 @@ def test_every_copy_of_a_partition_is_looked_at(tmp_path: Path, bad: str, verb: 
     flip(path, 100)
     ran = run(verb, tmp_path / "d0", tmp_path / "d1")
     assert ran.exit_code == 1
-    told = [line for line in ran.lines[:-1] if not line.startswith("partition twice")]
+    told = [line for line in ran.lines[:-1] if not line.startswith(("partition twice", "checked "))]
     assert all(str(path)[:-4] in line for line in told)
     assert len(ran.lines) > 1
 
@@ -144,7 +144,7 @@ def test_every_copy_of_a_partition_is_looked_at(tmp_path: Path, bad: str, verb: 
 def test_a_folder_of_something_else_is_told(tmp_path: Path) -> None:
     four_segments(tmp_path / "d0")
     (tmp_path / "other").mkdir()
-    assert run("verify", tmp_path / "d0", tmp_path / "other").stdout == "0 wrong, 0 harmless\n"
+    assert run("verify", tmp_path / "d0", tmp_path / "other").lines[1:] == ["0 wrong, 0 harmless"]
     (tmp_path / "other" / "notes.txt").touch()
     ran = run("verify", tmp_path / "d0", tmp_path / "other")
     assert (ran.exit_code, ran.stdout) == (2, "")
@@ -167,7 +167,7 @@ def test_verbs_take_a_directory_beside_the_log_by_its_path(tmp_path: Path, kind:
     log.partition("live", 0, [batches(1)])
     segments = [batches(5), batches(5, base_offset=5)]
     path = log.partition("gone", 2, segments, directory_suffix=f".0a1b-{kind}")
-    assert run("verify", path).stdout == "0 wrong, 0 harmless\n"
+    assert run("verify", path).lines[1:] == ["0 wrong, 0 harmless"]
     given = [it for it in objects("dump", path) if it["type"] == "batch"]
     assert [(it["topic"], it["partition"], it["baseOffset"]) for it in given] == [
         ("gone", 2, offset) for offset in range(10)
@@ -210,8 +210,8 @@ def test_what_a_broker_at_work_has_in_hand_is_no_finding(
     # Threads of other tests sleep too: only this module's clock is another.
     clock = SimpleNamespace(sleep=rename, time_ns=time.time_ns)
     monkeypatch.setattr(verification, "time", clock)
-    assert run("verify", tmp_path).stdout == "0 wrong, 0 harmless\n"
+    assert run("verify", tmp_path).lines[1:] == ["0 wrong, 0 harmless"]
     assert len(pauses) == 1
     os.utime(tmp_path / "replication-offset-checkpoint", (1, 1))
-    assert run("verify", tmp_path).stdout == "0 wrong, 0 harmless\n"
+    assert run("verify", tmp_path).lines[1:] == ["0 wrong, 0 harmless"]
     assert len(pauses) == 1

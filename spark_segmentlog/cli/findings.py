@@ -1,0 +1,34 @@
+"""Findings as lines and as objects."""
+
+from __future__ import annotations
+
+from spark_segmentlog.cli.output import OutputFormat, print_json, print_line, printable
+from spark_segmentlog.log.findings import MENDS, Finding
+
+
+def print_finding(finding: Finding, output_format: OutputFormat) -> None:
+    """Print one finding on a line."""
+    if output_format is OutputFormat.TEXT:
+        print_line(printable(f"{finding}{' (harmless)' if finding.is_harmless else ''}"))
+        return
+    topic_partition = finding.topic_partition
+    print_json(
+        {
+            "type": "finding",
+            "code": finding.code,
+            "level": str(finding.level),
+            "kind": str(finding.kind),
+            "topic": None if topic_partition is None else topic_partition.topic,
+            "partition": None if topic_partition is None else topic_partition.partition,
+            "path": finding.path,
+            "position": finding.position if finding.position >= 0 else None,
+            "startOffset": finding.start_offset,
+            "endOffset": finding.end_offset,
+            "detail": finding.detail,
+            "severity": str(finding.severity),
+            "broker": finding.broker or None,
+            "mend": MENDS[finding.kind],
+            "refusesWrites": finding.refuses_writes,
+            "isHarmless": finding.is_harmless,
+        }
+    )

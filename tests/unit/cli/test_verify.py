@@ -1,0 +1,238 @@
+"""``segmentlog verify``: what it finds, what it has looked at, and its page."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from spark_segmentlog.cli.verify_report import Checked, report_page
+from spark_segmentlog.log.findings import MENDS, Finding, FindingKind, Level
+from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.testing.builder import LogBuilder, SegmentSpec, v2_batch
+from tests.support.broker_data import BrokerLog
+from tests.support.project import PROJECT
+from tests.support.running import NAME, batches, contents, flip, objects, run
+
+
+def three_segments(path: Path) -> list[Path]:
+    log = LogBuilder(path)
+    log.partition("t", 0, [batches(5), batches(5, base_offset=5), batches(5, base_offset=10)])
+    return sorted((path / "t-0").glob("*.log"))
+
+
+@pytest.mark.parametrize("producer", ["kafka-4.3.1", "kafka-2.8.2"])
+def test_nothing_is_wrong_with_what_a_broker_wrote(
+    broker_log: Callable[[str, str], BrokerLog], producer: str
+) -> None:
+    log = broker_log(producer, "clean")
+    ran = run("verify", *log.log_directories, "--deep")
+    assert (ran.exit_code, ran.lines[1:]) == (0, ["0 wrong, 0 harmless"])
+
+
+def test_indexes_of_one_entry_or_of_zeros_are_right(tmp_path: Path) -> None:
+    log = LogBuilder(tmp_path)
+    zeros = bytes(12_000)
+    data = batches(1, base_offset=2076)
+    log.partition("zeros", 0, [SegmentSpec(data, index=zeros, time_index=zeros)])
+    log.partition("single", 0, [SegmentSpec(data, index=bytes(8))])
+    assert [it["type"] for it in objects("verify", tmp_path)] == ["summary"]
+
+
+WRONG = "record batch crc mismatch: stored 0x9164e259, computed 0x2d79b823"
+
+
+def test_bad_bytes_are_told_with_their_place_and_nothing_is_written(tmp_path: Path) -> None:
+    _, second, _ = three_segments(tmp_path)
+    flip(second, 100)
+    before = contents(tmp_path)
+    ran = run("verify", tmp_path)
+    cut = "a broker cuts it there, and deletes every segment behind it"
+    text = f"corrupt batch: {WRONG} (file {second}, position 0, offset 5 is missing); {cut}"
+    assert (ran.exit_code, ran.lines[0]) == (1, text)
+    assert ran.lines[-1].endswith(" wrong, 0 harmless")
+    assert objects("verify", tmp_path, exit_code=1)[0] == {
+        "type": "finding",
+        "code": "corrupt-batch",
+        "level": "error",
+        "kind": "corrupt batch",
+        "topic": "t",
+        "partition": 0,
+        "path": str(second),
+        "position": 0,
+        "startOffset": 5,
+        "endOffset": 6,
+        "detail": WRONG,
+        "severity": "loss",
+        "broker": cut,
+        "mend": "another replica; `segmentlog recover --apply` cuts it at a log's end",
+        "refusesWrites": True,
+        "isHarmless": False,
+    }
+    assert contents(tmp_path) == before
+
+
+def test_a_missing_index_is_harmless(tmp_path: Path) -> None:
+    LogBuilder(tmp_path).partition("t", 0, [SegmentSpec(batches(1), index=False)])
+    ran = run("verify", tmp_path)
+    assert ran.exit_code == 0
+    path = f"{tmp_path}/t-0/{NAME}.index"
+    assert [ran.lines[0], ran.lines[-1]] == [
+        (
+            "missing index: no offset index: lookups walk the segment from its start "
+            f"(file {path}) (harmless)"
+        ),
+        "0 wrong, 1 harmless",
+    ]
+
+
+def test_only_the_topics_named_are_verified_and_records_only_if_deep(tmp_path: Path) -> None:
+    log = LogBuilder(tmp_path)
+    log.partition("good", 0, [batches(1)])
+    log.partition("bad", 0, [[v2_batch([b"\x7f\x00"], max_timestamp=-1)]])
+    assert run("verify", tmp_path).exit_code == 0
+    assert run("verify", tmp_path, "--deep").exit_code == 1
+    assert run("verify", tmp_path, "--deep", "--topic", "good").exit_code == 0
+
+
+def test_the_summary_says_what_was_checked(tmp_path: Path) -> None:
+    three_segments(tmp_path)
+    LogBuilder(tmp_path).partition("u", 0, [batches(2)])
+    size = 17 * len(batches(1)[0])
+    assert re.fullmatch(
+        r"checked 2 partitions, 4 segments, 17 batches, 9.5 KiB in [\d.]+ s",
+        run("verify", tmp_path).lines[0],
+    )
+    flip(tmp_path / "u-0" / f"{NAME}.log", 100)
+    (tmp_path / "t-0" / f"{NAME}.index").unlink()
+    found = objects("verify", tmp_path, exit_code=1)
+    assert isinstance(found[-1].pop("seconds"), float)
+    assert found[-1] == {
+        "type": "summary",
+        "partitions": 2,
+        "segments": 4,
+        "batches": 16,
+        "sizeBytes": size,
+        "errors": len(found) - 2,
+        "warnings": 0,
+        "notes": 1,
+    }
+
+
+def test_what_a_broker_has_left_is_verified_on_request(tmp_path: Path) -> None:
+    log = LogBuilder(tmp_path)
+    log.partition("t", 0, [batches(1)])
+    left = log.partition("gone", 0, [batches(2)], directory_suffix=".0a-delete")
+    flip(left / f"{NAME}.log", 100)
+    assert run("verify", tmp_path).exit_code == 0
+    ran = run("verify", tmp_path, "--include-deleted")
+    assert ran.exit_code == 1
+    assert ran.lines[0].startswith("corrupt batch: ")
+
+
+def test_every_kind_has_a_level_and_what_mends_it() -> None:
+    assert MENDS.keys() == set(FindingKind)
+    levels = {kind: Finding(kind=kind, path="", detail="").level for kind in FindingKind}
+    assert levels[FindingKind.CORRUPT_BATCH] is Level.ERROR
+    assert levels[FindingKind.OFFSET_INDEX] is Level.WARNING
+    assert levels[FindingKind.MISSING_INDEX] is Level.NOTE
+    assert levels[FindingKind.FOREIGN_FOLDER] is Level.ERROR
+
+
+# The page
+
+
+class Seen(HTMLParser):
+    """Collects the tags of a page, and what would load something."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.loads: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.loads += [name for name, _ in attrs if name in ("src", "href", "srcset", "onload")]
+
+
+def test_the_page_draws_damage_and_lists_findings(tmp_path: Path) -> None:
+    _, second, _ = three_segments(tmp_path / "log")
+    flip(second, 100)
+    page = tmp_path / "report.html"
+    ran = run("verify", tmp_path / "log", "--report", page)
+    assert ran.exit_code == 1
+    text = page.read_text()
+    seen = Seen(text)
+    assert seen.loads == []
+    assert {"html", "style", "svg", "table"} <= set(seen.tags)
+    assert "script" not in seen.tags
+    drawings = [ElementTree.fromstring(it) for it in re.findall(r"<svg.*?</svg>", text, re.S)]
+    days, offsets = drawings
+    assert [rect.attrib["class"] for rect in days] == ["bar"]
+    assert [shape.attrib["class"] for shape in offsets] == ["bad", "line"]
+    assert offsets[0][0].text == "offsets 5 to 5"
+    assert len(offsets[1].attrib["points"].split()) == 14
+    assert "corrupt-batch" in text
+    assert "recover --apply" in text
+
+
+def test_nothing_out_of_a_log_is_markup() -> None:
+    hostile = '<script>alert("x")</script>&\x00'
+    findings = [
+        Finding(
+            kind=FindingKind.CORRUPT_BATCH,
+            path=f"/{hostile}/x.log",
+            detail=hostile,
+            topic_partition=TopicPartition(hostile, 0),
+            start_offset=3,
+            end_offset=None,
+        )
+    ]
+    checked = Checked(directories={f"/{hostile}": TopicPartition(hostile, 0)})
+    text = report_page(checked, findings, 0.1)
+    assert "script" not in Seen(text).tags
+    assert "<script" not in text
+    assert "\x00" not in text
+    assert text.count("&lt;script&gt;") == 5
+
+
+@pytest.mark.parametrize("timestamp_ms", [-1, 0, 2**62])
+def test_any_times_can_be_drawn(tmp_path: Path, timestamp_ms: int) -> None:
+    data = [v2_batch([b""], max_timestamp=timestamp_ms, count=0)]
+    LogBuilder(tmp_path / "log").partition("t", 0, [data])
+    assert run("verify", tmp_path / "log", "--report", tmp_path / "page").exit_code == 0
+    assert "</html>" in (tmp_path / "page").read_text()
+
+
+def test_a_long_segment_is_drawn_with_few_points(tmp_path: Path) -> None:
+    LogBuilder(tmp_path / "log").partition("t", 0, [batches(1000, value=b"")])
+    run("verify", tmp_path / "log", "--report", tmp_path / "page")
+    (line,) = re.findall(r'<polyline class="line" points="(.*?)"', (tmp_path / "page").read_text())
+    assert len(line.split()) == 200
+
+
+def test_a_bar_moves_on_a_terminal_and_leaves_the_output_alone(tmp_path: Path) -> None:
+    three_segments(tmp_path)
+    ours, theirs = os.openpty()
+    ran = subprocess.run(
+        [sys.executable, "-m", "spark_segmentlog", "verify", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        env={**os.environ, "PYTHONPATH": str(PROJECT), "TERM": "xterm-256color"},
+        check=True,
+        text=True,
+    )
+    os.close(theirs)
+    drawn = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    assert ran.stdout.splitlines()[1:] == ["0 wrong, 0 harmless"]
+    assert "verify" in drawn
+    assert "8.6" in drawn
