@@ -64,7 +64,7 @@ def preflight_verb(ctx: click.Context, paths: tuple[str, ...], output_format: Ou
     "--delete-later-segments",
     "delete_later",
     is_flag=True,
-    help="With --apply: cut at bad bytes even if good batches or whole segments lie behind them, "
+    help="Cut at bad bytes even if good batches or whole segments lie behind them, "
     "and take those away too, as a broker would.",
 )
 @_index_interval_option
@@ -83,26 +83,25 @@ def recover_verb(
 ) -> None:
     """End open commits, cut off torn ends, make indexes anew that are missing or wrong.
 
-    Tells what it would do, and does it with --apply. Good batches behind bad bytes stay unless
-    --delete-later-segments says otherwise. The exit code is 1 while something is left to do.
+    Tells what --apply would do, in the same lines, and does it with --apply. Good batches behind
+    bad bytes stay unless --delete-later-segments says otherwise. The exit code is 1 while
+    something is left to do.
     """
-    if delete_later and not is_applied:
-        raise click.UsageError("--delete-later-segments does nothing without --apply")
     directories = check_log_directories(paths, beside=True)
     actions = recovery.recover(
         directories,
         topic_partitions=find_topic_partitions(directories, topics),
-        truncate=is_applied,
+        truncate=True,
         delete_later=delete_later,
         dry_run=not is_applied,
         index_interval_bytes=index_interval_bytes,
         lock_timeout_ms=lock_timeout_ms,
     )
     _print_actions(actions, output_format)
-    left = sum(not action.is_done for action in actions)
+    undone = sum(not action.is_done for action in actions)
     if output_format is OutputFormat.TEXT:
-        print_line(f"{len(actions) - left} done, {left} left{_advice(left, is_applied=is_applied)}")
-    if left:
+        print_line(_recovery_summary(actions))
+    if undone:
         ctx.exit(1)
 
 
@@ -130,12 +129,18 @@ def reindex_verb(
     _print_actions(actions, output_format)
 
 
-def _advice(left: int, *, is_applied: bool) -> str:
-    if not left:
-        return ""
-    if is_applied:
-        return ": good batches lie behind bad bytes, --delete-later-segments would take them along"
-    return ": --apply does it"
+def _recovery_summary(actions: Sequence[RecoveryAction]) -> str:
+    left = sum(action.is_left for action in actions)
+    done = sum(action.is_done for action in actions)
+    counts = [f"{done} done", f"{left} left"]
+    to_do = len(actions) - done - left
+    if to_do:
+        counts.insert(1, f"{to_do} to do: --apply does it")
+    if left:
+        counts[-1] += (
+            ": good batches lie behind bad bytes, --delete-later-segments would take them along"
+        )
+    return ", ".join(counts)
 
 
 def _print_actions(actions: Sequence[RecoveryAction], output_format: OutputFormat) -> None:
@@ -152,5 +157,6 @@ def _print_actions(actions: Sequence[RecoveryAction], output_format: OutputForma
                 "path": action.path,
                 "detail": action.detail,
                 "isDone": action.is_done,
+                "isLeft": action.is_left,
             }
         )

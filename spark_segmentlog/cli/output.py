@@ -158,7 +158,8 @@ def _cell(value: Any, kind: str) -> str:
     if kind == "time":
         return format_time(value)
     if kind == "minute":
-        return format_time(value).replace("T", " ")[: len("2025-02-11 08:00")]
+        date, is_date, time = format_time(value).partition("T")
+        return f"{date} {time[: len('08:00')]}" if is_date else date
     if kind == "size":
         return format_size(value)
     if isinstance(value, list):

@@ -43,7 +43,12 @@ from spark_segmentlog.log.formats.transaction_index import (
 from spark_segmentlog.log.io import files
 from spark_segmentlog.log.io.lock import DEFAULT_LOCK_TIMEOUT_MS
 from spark_segmentlog.log.io.reading import LOCAL, local_path
-from spark_segmentlog.log.names import TRANSACTION_INDEX_SUFFIX, TopicPartition
+from spark_segmentlog.log.names import (
+    SWAP_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    TopicPartition,
+    segment_file_name,
+)
 from spark_segmentlog.log.partition.partition_log import PartitionLog, while_it_is_there
 from spark_segmentlog.log.partition.producer_replay import ProducerReplay
 from spark_segmentlog.log.segment.growth import BatchExtents, SegmentConfig, SegmentTail
@@ -52,6 +57,7 @@ from spark_segmentlog.log.upkeep.index_check import check_indexes
 from spark_segmentlog.log.upkeep.segment_survey import SegmentSurvey, survey_segment
 from spark_segmentlog.log.upkeep.swap import (
     finish_replacement,
+    is_replacement_open,
     mark_files_behind_deleted,
     mark_segment_deleted,
     mark_snapshots_deleted,
@@ -80,17 +86,25 @@ class RecoveryKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryAction:
-    """One thing that recovery did, or would do; `is_done` tells which."""
+    """One thing that recovery did, or would do; `is_done` tells which.
+
+    Attributes
+    ----------
+    is_left : bool
+        Whether it is neither done nor would be: it takes good batches away, or needs a cut that
+        does.
+    """
 
     kind: RecoveryKind
     path: str
     detail: str
     is_done: bool
+    is_left: bool = False
     topic_partition: TopicPartition | None = None
 
     def __str__(self) -> str:
-        done = "" if self.is_done else "not done, "
-        return f"{self.kind}: {done}{self.detail} (file {self.path})"
+        left = "not done, " if self.is_left else ""
+        return f"{self.kind}: {left}{self.detail} (file {self.path})"
 
 
 def recover(
@@ -117,7 +131,8 @@ def recover(
     delete_later : bool
         With `truncate`: whether good batches and segments behind bad bytes go too.
     dry_run : bool
-        Only tell; takes no lock and writes nothing.
+        Only tell what would be done with the same other parameters; takes no lock and writes
+        nothing.
     index_interval_bytes, lock_timeout_ms : int
 
     Returns
@@ -150,6 +165,8 @@ def recover(
         for log in partition_logs(directories, wanted):
             actions.extend(_write_topic_id(log, cluster, dry_run=dry_run))
             if dry_run:
+                if is_replacement_open(log.directory):
+                    actions.append(_end_compaction_action(log, is_done=False))
                 actions.extend(while_it_is_there(log, mender.tell(log)))
             else:
                 actions.extend(mender.mend(_end_compaction(log, actions)))
@@ -208,7 +225,7 @@ def _end_compaction(log: PartitionLog, actions: list[RecoveryAction]) -> Partiti
     """End a compaction that was cut short, if one was; gives the log as it is then."""
     if not finish_replacement(log.directory):
         return log
-    actions.append(_end_compaction_action(log))
+    actions.append(_end_compaction_action(log, is_done=True))
     return PartitionLog.open(log.directory, topic_partition=log.topic_partition)
 
 
@@ -262,7 +279,7 @@ class _Mender:
         for segment in log.segments:
             survey = survey_segment(segment)
             known = known_aborts(survey, producers)
-            yield self._rebuild_if_possible(survey, known.aborted)
+            yield self._rebuilt(survey, known.aborted)
             if survey.stop is not None:
                 producers.lose_track(segment)
 
@@ -284,44 +301,71 @@ class _Mender:
             later = [] if survey.stop is None else segments[slot + 1 :]
             if survey.valid_bytes < survey.file_bytes:
                 takes_good = bool(later) or _has_good_behind(survey)
-                is_cut = self._may_cut(takes_good=takes_good)
-                yield _cut_action(survey, takes_good=takes_good, is_done=is_cut)
+                is_cut = self.truncate and (self.delete_later or not takes_good)
+                done = {"is_done": is_cut and not self.dry_run, "is_left": not is_cut}
+                yield _cut_action(survey, takes_good=takes_good, **done)
+                if later:
+                    yield _delete_action(later, **done)
                 if is_cut:
-                    _take_mark_away(log)
-                    # Bad bytes are why the rest goes: they go last, so that whoever takes up a cut
-                    # that was not ended finds them, and does all of it again.
-                    yield from _delete(later)
-                    if survey.stop is not None:
-                        mark_files_behind_deleted(segment.directory, segment.base_offset)
-                        files.fsync_directory(segment.directory)
-                    if segments[-1] in (segment, *later):
-                        _end_snapshots(log, survey.valid_next_offset, producers.states or ())
-                    rebuilt = self._rebuild(survey, known.aborted)
-                    _cut(survey)
-                    yield rebuilt
+                    if not self.dry_run:
+                        self._cut(
+                            log, survey, later, producers, is_last=segments[-1] in (segment, *later)
+                        )
+                    yield self._rebuilt(survey, known.aborted, is_cut=True)
                     if survey.stop is not None:
                         return
                     continue
-                yield from (_delete_action(segment, is_done=False) for segment in later)
             if survey.lost_to is not None or any(check_indexes(log, survey, known)):
-                yield self._rebuild_if_possible(survey, known.aborted)
+                yield self._rebuilt(survey, known.aborted)
             if survey.stop is not None:
                 # Lost offsets are different: with its new indexes the segment is what it is now.
                 producers.lose_track(segment)
 
-    def _may_cut(self, *, takes_good: bool) -> bool:
-        return self.truncate and not self.dry_run and (self.delete_later or not takes_good)
+    def _cut(
+        self,
+        log: PartitionLog,
+        survey: SegmentSurvey,
+        later: Sequence[Segment],
+        producers: ProducerReplay,
+        *,
+        is_last: bool,
+    ) -> None:
+        """Do all that goes before bad bytes are cut off.
 
-    def _rebuild_if_possible(
-        self, survey: SegmentSurvey, aborted: Sequence[AbortedTransaction] | None
-    ) -> RecoveryAction:
-        if self.dry_run or not survey.is_whole:
-            return _rebuild_action(survey, is_done=False)
-        return self._rebuild(survey, aborted)
+        They are why the rest goes: they go last, so that whoever takes up a cut that was not ended
+        finds them, and does all of it again.
+        """
+        segment = survey.segment
+        _take_mark_away(log)
+        _delete(later)
+        if survey.stop is not None:
+            mark_files_behind_deleted(segment.directory, segment.base_offset)
+            files.fsync_directory(segment.directory)
+        if is_last:
+            _end_snapshots(log, survey.valid_next_offset, producers.states or ())
 
-    def _rebuild(
-        self, survey: SegmentSurvey, aborted: Sequence[AbortedTransaction] | None
+    def _rebuilt(
+        self,
+        survey: SegmentSurvey,
+        aborted: Sequence[AbortedTransaction] | None,
+        *,
+        is_cut: bool = False,
     ) -> RecoveryAction:
+        """Make indexes anew where that is possible, and then cut what is to be cut."""
+        is_possible = is_cut or survey.is_whole
+        is_done = is_possible and not self.dry_run
+        if is_done:
+            self._rebuild(survey, aborted)
+        if is_cut and is_done:
+            _cut_off(survey)
+        return _rebuild_action(
+            survey,
+            is_done=is_done,
+            is_left=not is_possible,
+            keeps_transactions=is_possible and aborted is None,
+        )
+
+    def _rebuild(self, survey: SegmentSurvey, aborted: Sequence[AbortedTransaction] | None) -> None:
         """Make the indexes of a segment anew, from its good batches."""
         segment = survey.segment
         complete_indexes(
@@ -336,7 +380,6 @@ class _Mender:
         _write_transaction_index(survey, aborted)
         files.unlink(os.path.join(segment.directory, TAIL_FILE_NAME), missing_ok=True)
         files.fsync_directory(segment.directory)
-        return _rebuild_action(survey, is_done=True, keeps_transactions=aborted is None)
 
 
 def _take_mark_away(log: PartitionLog) -> None:
@@ -353,7 +396,7 @@ def _has_good_behind(survey: SegmentSurvey) -> bool:
     return survey.valid_count < len(survey.positions)
 
 
-def _cut(survey: SegmentSurvey) -> None:
+def _cut_off(survey: SegmentSurvey) -> None:
     segment = survey.segment
     descriptor = files.open_for_update(segment.log_path)
     try:
@@ -363,12 +406,11 @@ def _cut(survey: SegmentSurvey) -> None:
         files.close(descriptor)
 
 
-def _delete(segments: Sequence[Segment]) -> Iterator[RecoveryAction]:
+def _delete(segments: Sequence[Segment]) -> None:
     """Rename segments to ``.deleted``, the last one first, so that no gap is ever left behind."""
     for segment in reversed(segments):
         mark_segment_deleted(segment.directory, segment.base_offset)
         files.fsync_directory(segment.directory)
-        yield _delete_action(segment, is_done=True)
 
 
 def _end_snapshots(log: PartitionLog, end_offset: int, states: Sequence[ProducerState]) -> None:
@@ -407,43 +449,57 @@ def _write_transaction_index(
         files.unlink(path, missing_ok=True)
 
 
-def _cut_action(survey: SegmentSurvey, *, takes_good: bool, is_done: bool) -> RecoveryAction:
+def _cut_action(
+    survey: SegmentSurvey, *, takes_good: bool, is_done: bool, is_left: bool
+) -> RecoveryAction:
     reason = "zeros" if survey.stop is None else f"{survey.stop.kind}, {survey.stop.detail}"
     along = ", good batches behind them included" if takes_good else ""
     return RecoveryAction(
         kind=RecoveryKind.CUT,
-        path=survey.segment.log_path,
+        path=_plain_path(survey.segment),
         topic_partition=survey.segment.topic_partition,
         detail=(
             f"{survey.file_bytes - survey.valid_bytes} bytes from position {survey.valid_bytes} "
             f"on ({reason}){along}"
         ),
         is_done=is_done,
+        is_left=is_left,
     )
 
 
-def _end_compaction_action(log: PartitionLog) -> RecoveryAction:
+def _plain_path(segment: Segment) -> str:
+    """Name a segment's file as it is when its compaction is ended."""
+    return segment.log_path.removesuffix(SWAP_SUFFIX)
+
+
+def _end_compaction_action(log: PartitionLog, *, is_done: bool) -> RecoveryAction:
     return RecoveryAction(
         kind=RecoveryKind.END_COMPACTION,
         path=log.directory,
         topic_partition=log.topic_partition,
         detail="segments of a compaction that was cut short took their place, or went",
-        is_done=True,
-    )
-
-
-def _delete_action(segment: Segment, *, is_done: bool) -> RecoveryAction:
-    return RecoveryAction(
-        kind=RecoveryKind.DELETE_SEGMENT,
-        path=segment.log_path,
-        topic_partition=segment.topic_partition,
-        detail="segment behind bad bytes, renamed to .deleted",
         is_done=is_done,
     )
 
 
+def _delete_action(segments: Sequence[Segment], *, is_done: bool, is_left: bool) -> RecoveryAction:
+    first, last = segments[0], segments[-1]
+    what = "segment behind bad bytes"
+    if len(segments) > 1:
+        name = segment_file_name(last.base_offset)
+        what = f"{len(segments)} segments behind bad bytes, up to {name}"
+    return RecoveryAction(
+        kind=RecoveryKind.DELETE_SEGMENT,
+        path=_plain_path(first),
+        topic_partition=first.topic_partition,
+        detail=f"{what}, renamed to .deleted",
+        is_done=is_done,
+        is_left=is_left,
+    )
+
+
 def _rebuild_action(
-    survey: SegmentSurvey, *, is_done: bool, keeps_transactions: bool = False
+    survey: SegmentSurvey, *, is_done: bool, is_left: bool, keeps_transactions: bool
 ) -> RecoveryAction:
     detail = "offset, time and transaction index from the batches"
     if keeps_transactions:
@@ -455,8 +511,9 @@ def _rebuild_action(
         detail = f"{detail}; the old ones tell that {describe_offsets(*survey.lost_range)}"
     return RecoveryAction(
         kind=RecoveryKind.REBUILD_INDEXES,
-        path=survey.segment.log_path,
+        path=_plain_path(survey.segment),
         topic_partition=survey.segment.topic_partition,
-        detail=detail if is_done or survey.is_whole else f"{detail}, bad bytes are among them",
+        detail=f"{detail}, bad bytes are among them" if is_left else detail,
         is_done=is_done,
+        is_left=is_left,
     )

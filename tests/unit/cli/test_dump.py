@@ -577,7 +577,7 @@ def test_numbers_at_their_limits(tmp_path: Path) -> None:
         f"baseSequence: {2**31 - 1} lastSequence: {2**31 - 1} " in run("dump", directory).lines[2]
     )
     assert objects("ls", directory)[0]["maxTimestampMs"] == 2**62
-    assert f"  {2**62}  " in run("ls", directory).lines[-1]
+    assert f" {2**62} " in run("ls", directory).lines[-1]
     assert struct.unpack(">q", batch[:8]) == (2**62,)
 
 

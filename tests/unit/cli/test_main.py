@@ -28,18 +28,8 @@ def test_help_names_every_verb_whole() -> None:
     ran = run("-h")
     assert ran.exit_code == 0
     verbs = [line.split()[0] for line in ran.stdout.partition("Commands:\n")[2].splitlines()]
-    assert verbs == [
-        "compact",
-        "create",
-        "dump",
-        "lag",
-        "ls",
-        "preflight",
-        "recover",
-        "reindex",
-        "retain",
-        "verify",
-    ]
+    assert verbs == sorted(main.commands)
+    assert {"compact", "dump", "ls", "recover", "verify"} <= set(verbs)
     assert "..." not in ran.stdout.partition("Commands:\n")[2]
 
 

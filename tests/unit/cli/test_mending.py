@@ -38,8 +38,8 @@ def test_nothing_is_cut_off_without_apply(tmp_path: Path) -> None:
     text = f"{rest} bytes from position {good} on ({reason})"
     ran = run("recover", tmp_path)
     assert ran.exit_code == 1
-    assert ran.lines[0] == f"cut: not done, {text} (file {path})"
-    assert ran.lines[-1].endswith(" left: --apply does it")
+    assert ran.lines[0] == f"cut: {text} (file {path})"
+    assert ran.lines[-1] == f"0 done, {len(ran.lines) - 1} to do: --apply does it, 0 left"
     assert contents(tmp_path) == before
     applied = objects("recover", tmp_path, "--apply")
     assert applied[0] == {
@@ -49,6 +49,7 @@ def test_nothing_is_cut_off_without_apply(tmp_path: Path) -> None:
         "path": path,
         "detail": text,
         "isDone": True,
+        "isLeft": False,
     }
     assert (directory / f"{NAME}.log").read_bytes() == b"".join(data[:2])
     assert run("recover", tmp_path).lines == ["0 done, 0 left"]
@@ -69,8 +70,11 @@ def test_later_segments_go_only_when_that_is_said(tmp_path: Path) -> None:
     assert ran.lines[-1].endswith(
         "2 left: good batches lie behind bad bytes, --delete-later-segments would take them along"
     )
-    assert run("recover", tmp_path, "--delete-later-segments").exit_code == 2
+    told = run("recover", tmp_path, "--delete-later-segments")
+    assert (told.exit_code, told.lines[-1]) == (1, "0 done, 3 to do: --apply does it, 0 left")
+    assert {path.name: path.read_bytes() for path in (first, second, third)} == before
     ran = run("recover", tmp_path, "--apply", "--delete-later-segments")
+    assert ran.lines[:-1] == told.lines[:-1]
     assert (ran.exit_code, ran.lines[-1]) == (0, "3 done, 0 left")
     assert first.read_bytes() == before[first.name]
     assert second.read_bytes() == batches(1, base_offset=5)[0]
@@ -92,6 +96,52 @@ def test_an_open_commit_is_ended(tmp_path: Path) -> None:
     assert [(it["kind"], it["isDone"]) for it in done] == [("end commit", True)] * 2
     assert sum(map(len, scenario.rows().values())) > sum(map(len, before.values()))
     assert "open-commit" not in run("ls", *scenario.directories).stdout
+
+
+def damaged(path: Path, kind: str) -> None:
+    """A log that something has happened to."""
+    first, second, third = three_segments(path)
+    if kind == "torn":
+        third.write_bytes(third.read_bytes()[:-10])
+    elif kind == "zeros":
+        first.write_bytes(first.read_bytes() + bytes(4096))
+        third.write_bytes(third.read_bytes() + bytes(4096))
+    elif kind == "middle":
+        flip(second, len(batches(1)[0]) + 100)
+        flip(third, 100)
+    elif kind == "indexes":
+        first.with_suffix(".index").write_bytes(b"\xff" * 8)
+        third.with_suffix(".timeindex").unlink()
+    elif kind == "compaction":
+        second.rename(f"{second}.swap")
+
+
+@pytest.mark.parametrize("later", [[], ["--delete-later-segments"]], ids=["keep", "delete"])
+@pytest.mark.parametrize("kind", ["torn", "zeros", "middle", "indexes", "compaction"])
+def test_what_is_told_is_what_is_done_line_by_line(
+    tmp_path: Path, kind: str, later: list[str]
+) -> None:
+    damaged(tmp_path, kind)
+    before = contents(tmp_path)
+    told = run("recover", tmp_path, *later)
+    assert contents(tmp_path) == before
+    done = run("recover", tmp_path, "--apply", *later)
+    assert told.lines[:-1] == done.lines[:-1]
+    assert len(told.lines) > 1
+
+
+def test_one_torn_segment_is_no_wall_of_lines(tmp_path: Path) -> None:
+    log = LogBuilder(tmp_path)
+    log.partition("t", 0, [batches(2, base_offset=2 * number) for number in range(50)])
+    log.clean_shutdown()
+    flip(tmp_path / "t-0" / f"{4:020d}.log", 100)
+    ran = run("recover", tmp_path)
+    assert len(ran.lines) <= 4
+    last = f"{98:020d}.log"
+    assert f"47 segments behind bad bytes, up to {last}, renamed to .deleted" in ran.lines[1]
+    ran = run("recover", tmp_path, "--apply", "--delete-later-segments")
+    assert (ran.exit_code, len(ran.lines)) == (0, 4)
+    assert len(list((tmp_path / "t-0").glob("*.log"))) == 3
 
 
 # reindex

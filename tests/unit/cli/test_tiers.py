@@ -20,7 +20,8 @@ def with_remote(store: Store) -> list[str]:
 
 def test_ls_counts_remote_segments(open_store: OpenStore) -> None:
     store = open_store("aiven-zstd-aes")
-    ran = run("ls", *with_remote(store), "--topic", "t.tx", "--format", "json")
+    options = ("--partitions", "--topic", "t.tx", "--format", "json")
+    ran = run("ls", *with_remote(store), *options)
     told = store.offsets()
     for row in ran.objects:
         offsets = told[f"t.tx-{row['partition']}"]

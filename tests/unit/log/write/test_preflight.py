@@ -534,6 +534,10 @@ def test_the_command_tells_all_of_it(cluster: Path) -> None:
     (cluster / "t-0" / "partition.metadata").unlink()
     folder, lost = objects("preflight", cluster, exit_code=1)
     assert folder == {
+        "type": "finding",
+        "code": "foreign-folder",
+        "level": "error",
+        "mend": "by hand: move it out of the log directory",
         "kind": "foreign folder",
         "topic": None,
         "partition": None,
