@@ -57,7 +57,6 @@ from spark_segmentlog.log.upkeep.index_check import check_indexes
 from spark_segmentlog.log.upkeep.segment_survey import SegmentSurvey, survey_segment
 from spark_segmentlog.log.upkeep.swap import (
     finish_replacement,
-    is_replacement_open,
     mark_files_behind_deleted,
     mark_segment_deleted,
     mark_snapshots_deleted,
@@ -132,7 +131,8 @@ def recover(
         With `truncate`: whether good batches and segments behind bad bytes go too.
     dry_run : bool
         Only tell what would be done with the same other parameters; takes no lock and writes
-        nothing.
+        nothing. A compaction that was cut short is not told: a broker at work leaves the same
+        files.
     index_interval_bytes, lock_timeout_ms : int
 
     Returns
@@ -165,8 +165,6 @@ def recover(
         for log in partition_logs(directories, wanted):
             actions.extend(_write_topic_id(log, cluster, dry_run=dry_run))
             if dry_run:
-                if is_replacement_open(log.directory):
-                    actions.append(_end_compaction_action(log, is_done=False))
                 actions.extend(while_it_is_there(log, mender.tell(log)))
             else:
                 actions.extend(mender.mend(_end_compaction(log, actions)))
@@ -225,7 +223,7 @@ def _end_compaction(log: PartitionLog, actions: list[RecoveryAction]) -> Partiti
     """End a compaction that was cut short, if one was; gives the log as it is then."""
     if not finish_replacement(log.directory):
         return log
-    actions.append(_end_compaction_action(log, is_done=True))
+    actions.append(_end_compaction_action(log))
     return PartitionLog.open(log.directory, topic_partition=log.topic_partition)
 
 
@@ -472,13 +470,13 @@ def _plain_path(segment: Segment) -> str:
     return segment.log_path.removesuffix(SWAP_SUFFIX)
 
 
-def _end_compaction_action(log: PartitionLog, *, is_done: bool) -> RecoveryAction:
+def _end_compaction_action(log: PartitionLog) -> RecoveryAction:
     return RecoveryAction(
         kind=RecoveryKind.END_COMPACTION,
         path=log.directory,
         topic_partition=log.topic_partition,
         detail="segments of a compaction that was cut short took their place, or went",
-        is_done=is_done,
+        is_done=True,
     )
 
 

@@ -181,12 +181,6 @@ def replace_segments(
     files.fsync_directory(directory)
 
 
-def is_replacement_open(directory: str) -> bool:
-    """Tell whether there is something for `finish_replacement` to do."""
-    names = os.listdir(directory)
-    return any(_temporary_offsets(names, suffix) for suffix in (CLEANED_SUFFIX, SWAP_SUFFIX))
-
-
 def finish_replacement(directory: str) -> bool:
     """End, or undo, a replacement that a crash has cut short; by the rules of a broker's start.
 

@@ -116,7 +116,7 @@ class Reads:
 
     def verify(self) -> None:
         ran = run("verify", self._path, "--deep")
-        assert ran.stdout.startswith("0 wrong"), ran.stdout
+        assert ran.lines[-1].startswith("0 wrong"), ran.stdout
 
     def recover(self) -> None:
         ran = run("recover", self._path)
