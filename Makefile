@@ -35,11 +35,12 @@ test: install ## run the tests in two processes and random order (under ten minu
 	$(PY) -m pytest -q -n $(PROCESSES)
 
 .PHONY: lint
-lint: $(STAMP) ## ruff, mypy --strict, import layers, documentation
+lint: $(STAMP) ## ruff, mypy --strict, import layers, dead code, documentation
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports conf/importlinter.ini
+	$(PY) -m vulture
 	$(MKDOCS)
 
 .PHONY: format

@@ -20,9 +20,9 @@ def preload() -> None:
     Whatever cannot be loaded is left to the worker, which can tell the user why.
     """
     try:
-        import spark_segmentlog.query.planning
-        import spark_segmentlog.spark.pushdown  # noqa: F401
+        from spark_segmentlog.query import planning  # noqa: F401
         from spark_segmentlog.record.kernels.preload import load_cached_kernels
+        from spark_segmentlog.spark import pushdown  # noqa: F401
 
         load_cached_kernels()
     except ImportError:

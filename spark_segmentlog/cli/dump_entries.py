@@ -211,12 +211,6 @@ def segment_parts(segment: Segment, options: DumpOptions) -> Iterator[Entry | Ba
         yield from _SegmentDump(segment, file, options).parts()
 
 
-def segment_entries(segment: Segment, options: DumpOptions) -> Iterator[Entry]:
-    """Give the parts of a segment one by one."""
-    for part in segment_parts(segment, options):
-        yield from part.entries() if isinstance(part, BatchGroup) else (part,)
-
-
 def index_entries(segment: Segment) -> Iterator[Entry]:
     """Read the indexes of one segment that are there."""
     for read_entries in INDEX_READERS.values():

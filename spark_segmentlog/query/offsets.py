@@ -153,15 +153,6 @@ def parse_assign_json(text: str) -> tuple[TopicPartition, ...]:
     return tuple(sorted(chosen))
 
 
-def offsets_to_json(offsets: Mapping[TopicPartition, int]) -> str:
-    """Write offsets as the Kafka source does, topics and partitions always in the same order."""
-    by_topic: dict[str, dict[str, int]] = {}
-    for topic_partition in sorted(offsets):
-        by_partition = by_topic.setdefault(topic_partition.topic, {})
-        by_partition[str(topic_partition.partition)] = offsets[topic_partition]
-    return json.dumps(by_topic, separators=(",", ":"))
-
-
 def _parse_numbers_json(text: str, expected: str) -> dict[TopicPartition, int]:
     return {
         TopicPartition(topic, _partition_key(key, expected)): _number(number, expected)

@@ -235,10 +235,6 @@ def _text(text: str) -> str:
     return text
 
 
-def _anything(text: str) -> str:
-    return text
-
-
 def _paths(text: str) -> tuple[str, ...]:
     try:
         paths = json.loads(text)

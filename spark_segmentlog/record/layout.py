@@ -40,7 +40,6 @@ NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_PARTITION_LEADER_EPOCH = -1
 NULL_LENGTH = -1
-UNKNOWN_COUNT = -1
 
 # Attributes: bits 0-2 codec, 3 timestamp type; of format 2 also 4 transactional, 5 control, 6
 # delete horizon. Format 0 has no timestamp, so bit 3 means nothing there.

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
-from typing import IO, Self
+from typing import IO
 
+from tests.support.java_process import JavaProcess
 from tests.support.kafka_jars import KafkaJars
 
 _SOURCE = Path(__file__).parent / "java" / "KafkaLog.java"
+# Cases are many and small: what compiles fast is faster than what runs fast.
+_OPTIONS = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _END_OF_ANSWER = "."
 
 
-class KafkaLog:
+class KafkaLog(JavaProcess):
     """The Java process; a context manager.
 
     Parameters
@@ -23,28 +25,10 @@ class KafkaLog:
     """
 
     def __init__(self, jars: KafkaJars, log: IO[bytes]) -> None:
-        # Cases are many and small: what compiles fast is faster than what runs fast.
-        command = ["java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-        self._process = subprocess.Popen(
-            [*command, "-cp", jars.class_path, str(_SOURCE)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-        )
+        super().__init__(jars, _SOURCE, _OPTIONS, log)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(30)
-        self._process.stdout.close()
-
-    def ask(self, operation: str, directory: Path, **settings: object) -> list[str]:
-        """Let Kafka do one operation; gives the lines of its answer.
+    def request(self, operation: str, directory: Path, **settings: object) -> None:
+        """Let Kafka begin with one operation; it does one request after the other.
 
         Parameters
         ----------
@@ -55,21 +39,13 @@ class KafkaLog:
         **settings : object
             ``_`` stands for a dot in a name.
         """
-        self.request(operation, directory, **settings)
-        return self.answer()
-
-    def request(self, operation: str, directory: Path, **settings: object) -> None:
-        """Let Kafka begin with what `ask` asks; it does one request after the other."""
-        assert self._process.stdin is not None
         fields = [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
-        self._process.stdin.write("\t".join([operation, str(directory), *fields]) + "\n")
-        self._process.stdin.flush()
+        self.send("\t".join([operation, str(directory), *fields]))
 
     def answer(self) -> list[str]:
         """Wait for the lines of the next answer."""
-        assert self._process.stdout is not None
         lines: list[str] = []
-        for line in self._process.stdout:
+        while line := self.receive():
             if line.rstrip("\n") == _END_OF_ANSWER:
                 return lines
             lines.append(line.rstrip("\n"))

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from spark_segmentlog.record.write.partitioner import partition_for_key
 from spark_segmentlog.testing.batches import RecordSpec
 from spark_segmentlog.testing.strategies import record_specs
+from tests.support.plain_partitioner import partition_for_key
 from tests.support.sink import HEADERS, TIMESTAMP
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from spark_segmentlog.errors import OptionValueError
 from spark_segmentlog.log.directory.paths import FoundPartition
@@ -15,7 +14,7 @@ from spark_segmentlog.log.io.reading import Storage
 from spark_segmentlog.log.io.threads import in_parallel
 from spark_segmentlog.log.names import INTERNAL_TOPICS, find_topic_partition
 from spark_segmentlog.log.tier.remote_log import RemoteLog, RemoteSource
-from spark_segmentlog.log.tier.remote_segment import UUID_PATTERN, TopicIdPartition
+from spark_segmentlog.log.tier.remote_segment import TopicIdPartition
 from spark_segmentlog.log.tier.stores import (
     NO_REMOTE,
     RemoteOptions,
@@ -24,8 +23,6 @@ from spark_segmentlog.log.tier.stores import (
     open_store,
 )
 from spark_segmentlog.log.tier.tiered_storage import TieredStorage
-
-_ENDS_WITH_ID: Final = re.compile(rf".+-{UUID_PATTERN}")
 
 
 class Tier:
@@ -134,13 +131,6 @@ class Tier:
                 )
             chosen[topic] = wanted.pop()
         return [it for it in places if chosen[it.topic_partition.topic] == _topic_id(it)]
-
-
-def looks_like_store(directories: Sequence[str]) -> bool:
-    """Tell whether folders that parse as partitions may rather be a store's, by their names."""
-    return bool(directories) and all(
-        _ENDS_WITH_ID.fullmatch(name) for name in directories if find_topic_partition(name)
-    )
 
 
 def _attached(

@@ -158,10 +158,6 @@ class PartitionAppender:
             finally:
                 self._files.close()
 
-    def abandon(self) -> None:
-        """Close the files as they are."""
-        self._files.close()
-
     def _check_usable(self, encoded: EncodedBatches) -> None:
         if self._failure is not None:
             raise SegmentLogError(

@@ -128,7 +128,6 @@ class _Planner:
         if tail.file_bytes < 0 or tail.log_end_offset > tail.segment.next_offset:
             self.current = self._empty(tail.log_end_offset)
         self._made: list[SegmentTail] = []
-        self._is_first = True
         self.steps: list[AdoptStep | CopyStep] = []
 
     def place(self, placed: PlacedExtent) -> int:

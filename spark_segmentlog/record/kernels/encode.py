@@ -4,7 +4,7 @@ Rows are visited in the order of an index array, cut into groups (one a partitio
 fill batches. One pass measures and cuts, a second writes into memory of exactly the measured size,
 so nothing here checks a bound: every index comes from `plan_batches`. Lengths of -1 are nulls.
 
-The plain twins are in `plain_encoder` and `partitioner`. A reading worker never loads this file.
+The plain twins are in the tests' `support`. A reading worker never loads this file.
 """
 
 from __future__ import annotations
@@ -121,7 +121,6 @@ def plan_batches(
     batch_groups: Int64s,
     batch_sizes: Int64s,
     max_timestamps: Int64s,
-    max_timestamp_places: Int64s,
 ) -> tuple[int, int, int]:
     """Measure every record and cut the batches.
 
@@ -141,7 +140,7 @@ def plan_batches(
         while place < end:
             first = place
             base_timestamp = timestamps[rows[first]]
-            largest, largest_place = base_timestamp, first
+            largest = base_timestamp
             size = np.int64(RECORD_BATCH_OVERHEAD)
             while place < end:
                 row = rows[place]
@@ -157,14 +156,12 @@ def plan_batches(
                     return batch, place, size + record
                 body_lengths[place] = body
                 size += record
-                if timestamp > largest:
-                    largest, largest_place = timestamp, place
+                largest = max(largest, timestamp)
                 place += 1
             first_places[batch] = first
             batch_groups[batch] = group
             batch_sizes[batch] = size
             max_timestamps[batch] = largest
-            max_timestamp_places[batch] = largest_place
             batch += 1
     first_places[batch] = place
     return batch, -1, 0
@@ -276,7 +273,7 @@ def patch_offsets(buffer: Bytes, positions: Int64s, base_offset: int, leader_epo
 
 @inlined
 def murmur2_bytes(data: Bytes, start: int, length: int) -> np.uint32:
-    """Kafka's murmur2 of some bytes; see `partitioner.murmur2`."""
+    """Hash some bytes as ``org.apache.kafka.common.utils.Utils.murmur2`` does."""
     multiplier = np.uint32(0x5BD1E995)
     value = np.uint32(0x9747B28C) ^ np.uint32(length)
     whole = start + (length & ~3)

@@ -70,8 +70,6 @@ class EncodedBatches:
         Last ones are inclusive.
     max_timestamps : numpy.ndarray of int64
         Largest record timestamp, ms.
-    max_timestamp_offsets : numpy.ndarray of int64
-        First offset that holds it.
     record_counts : numpy.ndarray of int64
     groups : numpy.ndarray of int64
         Group of rows that the batch holds; all 0 where there is one.
@@ -83,7 +81,6 @@ class EncodedBatches:
     base_offsets: Int64s
     last_offsets: Int64s
     max_timestamps: Int64s
-    max_timestamp_offsets: Int64s
     record_counts: Int64s
     groups: Int64s
 
@@ -112,7 +109,6 @@ class _Plan:
     groups: Int64s
     sizes: Int64s
     max_timestamps: Int64s
-    max_timestamp_places: Int64s
 
 
 class RecordBatchEncoder:
@@ -259,7 +255,6 @@ class RecordBatchEncoder:
             base_offsets=base_offsets,
             last_offsets=base_offsets + record_counts - 1,
             max_timestamps=plan.max_timestamps,
-            max_timestamp_offsets=plan.max_timestamp_places - group_starts + base_offset,
             record_counts=record_counts,
             groups=plan.groups,
         )
@@ -291,7 +286,7 @@ class RecordBatchEncoder:
 
     def _plan(self, rows: _Rows, first_row: int) -> _Plan:
         count = len(rows.order)
-        plan = _Plan(*(np.empty(count + (field == 1), np.int64) for field in range(6)))
+        plan = _Plan(*(np.empty(count + (field == 1), np.int64) for field in range(5)))
         # A compressed batch is measured once it is there.
         record_limit = self._max_message_bytes if self._write_block is None else MAX_INT32
         batches, too_large, size = encode_kernels.plan_batches(
@@ -308,7 +303,6 @@ class RecordBatchEncoder:
             plan.groups,
             plan.sizes,
             plan.max_timestamps,
-            plan.max_timestamp_places,
         )
         if too_large >= 0:
             row = int(rows.order[too_large])
@@ -319,7 +313,6 @@ class RecordBatchEncoder:
             plan.groups[:batches],
             plan.sizes[:batches],
             plan.max_timestamps[:batches],
-            plan.max_timestamp_places[:batches],
         )
 
     def _write_plain(

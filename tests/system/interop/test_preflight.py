@@ -26,7 +26,6 @@ pytestmark = pytest.mark.interop
 
 ROWS = 60
 SMALL_SEGMENTS = {"internal.segment.bytes": 1_500, "index.interval.bytes": 200}
-FIRST = "00000000000000000000"
 
 
 @dataclass(frozen=True, slots=True)

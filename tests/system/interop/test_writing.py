@@ -26,7 +26,6 @@ RECORDS_COUNT = 300
 CONFIG = SegmentConfig(segment_bytes=12_000, index_interval_bytes=1_000)
 TOPIC_CONFIG = {"internal.segment.bytes": 12_000, "index.interval.bytes": 1_000}
 TOPICS = tuple(f"to.{codec}" for codec in CODECS)
-DATA_SUFFIXES = ("log", "index", "timeindex")
 
 
 @pytest.fixture

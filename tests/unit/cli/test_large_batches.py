@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from spark_segmentlog.cli.dump_entries import DumpOptions, segment_entries
+from spark_segmentlog.cli.dump_entries import BatchGroup, DumpOptions, segment_parts
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.upkeep.verification import verify
@@ -66,7 +66,8 @@ def test_verification_finds_nothing_wrong_with_it(directory: str) -> None:
 
 def test_it_is_dumped(directory: str) -> None:
     (segment,) = LogManager.open(directory).topic_partitions[T0].segments
-    entries = segment_entries(segment, DumpOptions(records=True))
+    parts = segment_parts(segment, DumpOptions(records=True))
+    entries = [it for part in parts if isinstance(part, BatchGroup) for it in part.entries()]
     found = [(it["offset"], it["valueSize"]) for it in entries if it["type"] == "record"]
     sizes = [5, *[len(VALUE)] * COUNT, 4]
     assert found == list(enumerate(sizes))

@@ -19,7 +19,6 @@ from spark_segmentlog.query.offsets import (
     check_assigned,
     check_available,
     check_resolved,
-    offsets_to_json,
     parse_assign_json,
     parse_offsets_json,
     parse_timestamps_json,
@@ -67,12 +66,6 @@ def test_a_tiered_log_starts_in_remote_storage() -> None:
         assert resolve_start(limit, T0, bounds, NoMatch.ERROR) == expected, limit
     with pytest.raises(DataLossError, match=r"\[3, 10\) lie in remote storage, which is not read"):
         check_available(OffsetRange(T0, 3, 30), bounds, fail_on_data_loss=True, warn=print)
-
-
-def test_json_is_ordered_by_topic_and_number() -> None:
-    text = offsets_to_json({T1: 40, TopicPartition("t", 10): 1, T0: 23, A10: 5})
-    assert text == '{"a":{"10":5},"t":{"0":23,"1":40,"10":1}}'
-    assert offsets_to_json(parse_offsets_json(text)) == text
 
 
 def test_json_of_the_kafka_source() -> None:

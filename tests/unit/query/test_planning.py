@@ -20,7 +20,7 @@ from spark_segmentlog.query.planning import (
     pack,
 )
 
-T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
+T0, T1 = (TopicPartition("t", number) for number in range(2))
 AVAILABLE = [
     TopicPartition("audit.events", 0),
     TopicPartition("audit-events", 0),

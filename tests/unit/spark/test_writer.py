@@ -29,8 +29,8 @@ from spark_segmentlog.errors import (
 from spark_segmentlog.log.formats.checkpoints import META_PROPERTIES
 from spark_segmentlog.log.io import files
 from spark_segmentlog.query import clean_up
-from spark_segmentlog.record.write.partitioner import partition_for_key
 from tests.support.noting import note_calls
+from tests.support.plain_partitioner import partition_for_key
 from tests.support.sink import (
     START_MS,
     Sink,

@@ -11,8 +11,8 @@ import spark_segmentlog
 
 PACKAGE = Path(spark_segmentlog.__file__).parent
 LAYER = PACKAGE / "log" / "io"
-# Keeps compiled kernels, and no file of a log.
-KERNEL_CACHE = PACKAGE / "record" / "jit.py"
+# Files that are no log's: compiled kernels, a table of the package, output that nobody reads.
+NO_LOG = [PACKAGE / path for path in ("record/jit.py", "record/system/schemas.py", "cli/main.py")]
 # Makes directories for tests and demos, in no log of anybody's.
 BUILDERS = PACKAGE / "testing"
 # Of `os`: what opens, changes or syncs. Looking (stat, listdir, scandir, path) changes nothing.
@@ -56,7 +56,7 @@ def calls_around(source: str) -> list[str]:
     [
         it
         for it in sorted(PACKAGE.rglob("*.py"))
-        if it != KERNEL_CACHE and not {LAYER, BUILDERS}.intersection(it.parents)
+        if it not in NO_LOG and not {LAYER, BUILDERS}.intersection(it.parents)
     ],
     ids=lambda it: str(it.relative_to(PACKAGE)),
 )

@@ -31,11 +31,11 @@ from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.upkeep.verification import verify
 from spark_segmentlog.log.write.append_state import TAIL_FILE_NAME
 from spark_segmentlog.log.write.local_log import open_log
-from spark_segmentlog.record.write.partitioner import partition_for_key
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, SegmentSpec, v2_batch
 from tests.support.broker_data import unpack
 from tests.support.fault_layer import Faults
 from tests.support.noting import note_calls
+from tests.support.plain_partitioner import partition_for_key
 from tests.support.scenarios import MARK, read_indexes, read_rows
 
 T0 = TopicPartition("t", 0)

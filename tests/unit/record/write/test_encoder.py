@@ -21,7 +21,6 @@ from spark_segmentlog.errors import (
     SchemaError,
 )
 from spark_segmentlog.record.kernels import encode as encode_kernels
-from spark_segmentlog.record.plain.encode import encode_plainly
 from spark_segmentlog.record.write.encoder import (
     DEFAULT_BATCH_SIZE_BYTES,
     EncodedBatches,
@@ -37,6 +36,7 @@ from tests.support.encoding import (
     read_by_aiokafka,
     read_by_decoder,
 )
+from tests.support.plain_encoder import encode_plainly
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 T = DEFAULT_TIMESTAMP_MS
@@ -187,7 +187,6 @@ def test_negative_deltas_and_the_real_maximum() -> None:
     records = [RecordSpec(timestamp_ms=t, value=b"") for t in (T, T - 60_000, T + 1, T + 1)]
     encoded = RecordBatchEncoder().encode(arrow_batch(records), base_offset=10)
     assert encoded.max_timestamps.tolist() == [T + 1]
-    assert encoded.max_timestamp_offsets.tolist() == [12]
     assert struct.unpack_from(">qq", encoded.buffer.data, 27) == (T, T + 1)
     assert [row[1] for row in read_by_decoder(encoded)] == [T, T - 60_000, T + 1, T + 1]
 
@@ -198,7 +197,6 @@ def test_log_append_time_stamps_every_record() -> None:
     encoded = encoder.encode(arrow_batch(records), append_time_ms=777, base_offset=4)
     assert struct.unpack_from(">h", encoded.buffer.data, 21) == (0x08 | 3,)
     assert encoded.max_timestamps.tolist() == [777]
-    assert encoded.max_timestamp_offsets.tolist() == [4]
     assert [row[1] for row in read_by_decoder(encoded)] == [777] * 3
 
 

@@ -15,8 +15,10 @@ from spark_segmentlog.record.kernels import encode as encode_kernels
 from spark_segmentlog.record.write.arrow_columns import binary_column
 from spark_segmentlog.record.write.partitioner import (
     NullKeyBalance,
-    assign_key_partitions_plainly,
     assign_partitions,
+)
+from tests.support.plain_partitioner import (
+    assign_key_partitions_plainly,
     murmur2,
     partition_for_key,
 )
