@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar, cast
 
@@ -194,11 +193,6 @@ def check_log_directories(paths: Sequence[str], *, beside: bool = False) -> list
                 f"{path} is no log directory: name the one above it, {', '.join(held)}"
             )
     return list(paths)
-
-
-def now_ms() -> int:
-    """Tell the time."""
-    return time.time_ns() // 1_000_000
 
 
 def _of_topics(logs: Sequence[PartitionLog], topics: Sequence[str]) -> list[PartitionLog]:

@@ -12,11 +12,11 @@ from spark_segmentlog.cli.arguments import (
     format_option,
     lock_timeout_option,
     log_directories_argument,
-    now_ms,
     topics_or_all,
     topics_or_all_options,
 )
 from spark_segmentlog.cli.output import Column, OutputFormat, print_rows
+from spark_segmentlog.clock import now_ms
 from spark_segmentlog.log.segment.growth import MAX_SEGMENT_BYTES, SegmentConfig
 from spark_segmentlog.log.upkeep.compaction import (
     CompactionReport,

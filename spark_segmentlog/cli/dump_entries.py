@@ -41,9 +41,9 @@ from spark_segmentlog.record.read.record_filter import RecordFilter
 from spark_segmentlog.record.system.message_reader import MessageError
 from spark_segmentlog.record.system.records import (
     is_system_topic,
+    json_value,
     read_control_content,
     read_system_record,
-    to_json,
 )
 from spark_segmentlog.record.types import Bools, Bytes
 
@@ -429,8 +429,8 @@ def _decoded(topic: str, record: Record) -> Entry:
         "type": found.type,
         "typeId": found.type_id,
         "version": found.version,
-        "key": to_json(found.key),
-        "value": to_json(found.value),
+        "key": json_value(found.key),
+        "value": json_value(found.value),
         "reason": found.reason,
     }
 

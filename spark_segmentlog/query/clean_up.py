@@ -6,9 +6,9 @@ Only what is given is applied: ``retention.bytes`` alone lets no record go by it
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 
+from spark_segmentlog.clock import now_ms
 from spark_segmentlog.errors import SegmentLogError
 from spark_segmentlog.log.upkeep.partitions import DEFAULT_FILE_DELETE_DELAY_MS
 from spark_segmentlog.query.options import WriteOptions
@@ -54,7 +54,7 @@ def _retain(log_directories: Sequence[str], topics: Sequence[str], options: Writ
         file_delete_delay_ms=_or(options.file_delete_delay_ms, DEFAULT_FILE_DELETE_DELAY_MS),
         lock_timeout_ms=options.lock_timeout_ms,
     )
-    apply_retention(log_directories, topics, config, _now_ms())
+    apply_retention(log_directories, topics, config, now_ms())
 
 
 def _compact(log_directories: Sequence[str], topics: Sequence[str], options: WriteOptions) -> None:
@@ -69,12 +69,8 @@ def _compact(log_directories: Sequence[str], topics: Sequence[str], options: Wri
         file_delete_delay_ms=_or(options.file_delete_delay_ms, DEFAULT_FILE_DELETE_DELAY_MS),
         lock_timeout_ms=options.lock_timeout_ms,
     )
-    compact(log_directories, topics, config, _now_ms())
+    compact(log_directories, topics, config, now_ms())
 
 
 def _or(given: int | None, default: int) -> int:
     return default if given is None else given
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

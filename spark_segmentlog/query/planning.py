@@ -35,7 +35,7 @@ still make some tens of tasks."""
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class PlannedRange:
     """A range of offsets that one task reads, and its bytes on disk as far as they are known."""
 
     offset_range: OffsetRange
@@ -246,7 +246,7 @@ def cut_at_index(
     last_offsets: npt.NDArray[np.int64],
     positions: npt.NDArray[np.int64],
     max_bytes: int,
-) -> list[Piece]:
+) -> list[PlannedRange]:
     """Cut a range inside of one segment behind index entries, so that no piece is too large.
 
     An entry says that the batches appended at its position end with its offset, so behind that
@@ -275,14 +275,14 @@ def cut_at_index(
     borders.append(offset_range.end_offset)
     weights.append(max(int(high[end] - low[slot]), 0))
     return [
-        Piece(replace(offset_range, start_offset=first, end_offset=behind), weight)
+        PlannedRange(replace(offset_range, start_offset=first, end_offset=behind), weight)
         for (first, behind), weight in zip(pairwise(borders), weights, strict=True)
         if first < behind
     ]
 
 
 def pack(
-    pieces: Iterable[Piece], max_bytes: int, *, open_cost_bytes: int = 0
+    pieces: Iterable[PlannedRange], max_bytes: int, *, open_cost_bytes: int = 0
 ) -> list[list[OffsetRange]]:
     """Put neighbours together up to a size; those of one partition that meet become one range."""
     packs: list[list[OffsetRange]] = []

@@ -32,7 +32,7 @@ from spark_segmentlog.query.offsets import (
     SpecificOffsets,
 )
 from spark_segmentlog.query.options import Mode, ReadOptions, View
-from spark_segmentlog.query.planning import EVERYTHING, Piece, RowBounds
+from spark_segmentlog.query.planning import EVERYTHING, PlannedRange, RowBounds
 from spark_segmentlog.query.schema import RowShape
 from spark_segmentlog.record.read.record_filter import RecordFilter
 
@@ -172,7 +172,7 @@ def open_log_manager(options: ReadOptions) -> LogManager:
     )
 
 
-def choose_partitions(options: ReadOptions, manager: LogManager) -> list[TopicPartition]:
+def partitions_asked_for(options: ReadOptions, manager: LogManager) -> list[TopicPartition]:
     """Pick the partitions of a read, and tell when only internal topics are left out.
 
     Raises
@@ -206,7 +206,7 @@ def resolve_read(
     LogPathNotFoundError, NotALogDirectoryError, EmptyLogDirectoryError, LogPermissionError
     """
     manager = open_log_manager(options)
-    chosen = choose_partitions(options, manager)
+    chosen = partitions_asked_for(options, manager)
     offsets.check_assigned(options.starting, chosen, position="start")
     offsets.check_assigned(options.ending, chosen, position="end")
     wanted = bounds.choose(chosen)
@@ -463,7 +463,7 @@ def _splits_of_segments(read: ResolvedRead, bounds: RowBounds) -> list[Split]:
             for segment, share in zip(it.segments, it.ranges, strict=True)
         ]
     pieces = [
-        Piece(share, size_bytes)
+        PlannedRange(share, size_bytes)
         for it in shares
         for share, size_bytes in zip(it.ranges, it.segments.sizes_bytes().tolist(), strict=True)
     ]
@@ -479,7 +479,7 @@ def _splits_of_bytes(read: ResolvedRead, max_bytes: int, bounds: RowBounds) -> l
         for index, size_bytes in enumerate(sizes_bytes):
             share = it.ranges[index]
             if size_bytes <= max_bytes:
-                pieces.append(Piece(share, size_bytes))
+                pieces.append(PlannedRange(share, size_bytes))
             else:
                 pieces += _cut_segment(it.segments[index], share, size_bytes, max_bytes)
     return _splits_of_packs(planning.pack(pieces, max_bytes), read)
@@ -516,7 +516,7 @@ def _slice(log: PartitionLog, offset_range: OffsetRange, bounds: RowBounds) -> S
 
 def _cut_segment(
     segment: Segment, share: OffsetRange, size_bytes: int, max_bytes: int
-) -> list[Piece]:
+) -> list[PlannedRange]:
     with segment.offset_index() as index:
         # Its entries say where to cut, not what is read: a wrong one costs balance, no row.
         entries = index.entries() if index.is_well_formed(whole=True) else index.entries()[:0]

@@ -43,7 +43,7 @@ from spark_segmentlog.query.offsets import (
     SpecificTimestamps,
 )
 from spark_segmentlog.query.options import Mode, ReadOptions, TopicSelection, warn_ignored
-from spark_segmentlog.query.planning import Piece
+from spark_segmentlog.query.planning import PlannedRange
 from spark_segmentlog.query.read_plan import LogBounds, ReadRequest, Slice, read_split
 from spark_segmentlog.query.stream_planning import (
     Advance,
@@ -472,12 +472,12 @@ def _without_unknown(
 # Tasks
 
 
-def _pieces(it: OffsetRange, log: WatchedPartitionLog) -> list[Piece]:
+def _pieces(it: OffsetRange, log: WatchedPartitionLog) -> list[PlannedRange]:
     """Cut a range where segments begin, each part with the bytes that it is likely to have."""
     segments = log.segments_between(it.start_offset, it.end_offset)
     parts = planning.cut_at_segments(it, segments.base_offsets, segments.end_offset_bounds)
     sizes_bytes = log.estimate_bytes(it.start_offset, it.end_offset).tolist()
-    return [Piece(part, size) for part, size in zip(parts, sizes_bytes, strict=True)]
+    return [PlannedRange(part, size) for part, size in zip(parts, sizes_bytes, strict=True)]
 
 
 def _to_splits(packs: Iterable[Sequence[OffsetRange]], logs: Logs) -> list[StreamSplit]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from spark_segmentlog.query.options import View
-from spark_segmentlog.record.system.records import SystemRecord, to_json
+from spark_segmentlog.record.system.records import SystemRecord, json_value
 
 _TRANSACTION_STATES: Final = (
     "Empty",
@@ -78,7 +78,7 @@ def _found(*names: str) -> Getter:
 
 
 def _json(value: Mapping[str, Any] | None) -> str | None:
-    return None if value is None else json.dumps(to_json(value), separators=(",", ":"))
+    return None if value is None else json.dumps(json_value(value), separators=(",", ":"))
 
 
 def _members(row: SystemRow) -> list[dict[str, Any]] | None:

@@ -21,7 +21,7 @@ from spark_segmentlog.record.read.header_table import HeaderTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentSurvey:
+class SegmentMeasures:
     """What the walk measured of one segment.
 
     Attributes
@@ -50,13 +50,13 @@ class ProducerSurvey:
         As it is at the log's end.
     aborted : list of AbortedTransaction
         In the order of their markers; those of which data is still there.
-    segments : list of SegmentSurvey
+    segments : list of SegmentMeasures
         In the order of the log.
     """
 
     producers: ProducerTracker = field(default_factory=ProducerTracker)
     aborted: list[AbortedTransaction] = field(default_factory=list)
-    segments: list[SegmentSurvey] = field(default_factory=list)
+    segments: list[SegmentMeasures] = field(default_factory=list)
 
     @property
     def next_offset(self) -> int:
@@ -156,8 +156,8 @@ class _Measures:
             known = self.earliest_horizon_ms
             self.earliest_horizon_ms = earliest if known < 0 else min(known, earliest)
 
-    def of(self, base_offset: int) -> SegmentSurvey:
-        return SegmentSurvey(
+    def of(self, base_offset: int) -> SegmentMeasures:
+        return SegmentMeasures(
             base_offset=base_offset,
             largest_timestamp=self.largest_timestamp,
             records_count=self.records_count,

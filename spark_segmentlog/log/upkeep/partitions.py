@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from spark_segmentlog.clock import now_ms
 from spark_segmentlog.errors import (
     OptionValueError,
     UnknownTopicOrPartitionError,
@@ -291,10 +292,8 @@ def wait_and_sweep(places: Sequence[PartitionPlace], config: MaintenanceConfig) 
     """Wait until every ``.deleted`` file of the partitions may go, and unlink them; if asked to."""
     delay_ms = config.file_delete_delay_ms
     while config.wait_for_deletion:
-        now_ms = time.time_ns() // 1_000_000
-        sweeps = [
-            sweep_deleted(place.directory, now_ms=now_ms, delay_ms=delay_ms) for place in places
-        ]
+        now = now_ms()
+        sweeps = [sweep_deleted(place.directory, now_ms=now, delay_ms=delay_ms) for place in places]
         if not any(sweep.waiting for sweep in sweeps):
             return
         time.sleep(min(max(delay_ms / 1000, 0.001), _MAX_SLEEP_SECONDS))

@@ -24,6 +24,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from spark_segmentlog.clock import now_ms
 from spark_segmentlog.errors import UnsafeTargetError, describe_offsets
 from spark_segmentlog.log.directory.cluster import Cluster, read_cluster
 from spark_segmentlog.log.directory.journal import has_commit_directory, read_open_commit
@@ -64,7 +65,7 @@ from spark_segmentlog.log.upkeep.swap import (
     write_snapshot,
 )
 from spark_segmentlog.log.upkeep.verification import known_aborts, partition_logs
-from spark_segmentlog.log.write.append_state import TAIL_FILE_NAME, now_ms
+from spark_segmentlog.log.write.append_state import TAIL_FILE_NAME
 from spark_segmentlog.log.write.commit import finish_open_commits, locked_with_open_commits
 from spark_segmentlog.log.write.index_completion import complete_indexes
 

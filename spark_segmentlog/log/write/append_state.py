@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Final
 
 import numpy as np
 
+from spark_segmentlog.clock import now_ms
 from spark_segmentlog.errors import CorruptRecordError, CrcMismatchError
 from spark_segmentlog.log.directory.state import LogDirectoryState
 from spark_segmentlog.log.formats.checkpoints import (
@@ -215,11 +215,6 @@ def last_written_base_offset(directory: str) -> int | None:
     """
     remembered = _read_tail_file(directory)
     return None if remembered is None else remembered.tail.base_offset
-
-
-def now_ms() -> int:
-    """Tell the wall clock, in ms."""
-    return time.time_ns() // 1_000_000
 
 
 def _read_last_segment(

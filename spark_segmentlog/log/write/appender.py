@@ -18,6 +18,7 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
+from spark_segmentlog.clock import now_ms
 from spark_segmentlog.errors import RecordTooLargeError, SegmentLogError
 from spark_segmentlog.log.formats import offset_index, time_index
 from spark_segmentlog.log.formats.checkpoints import LEADER_EPOCH_CHECKPOINT, format_leader_epochs
@@ -39,7 +40,7 @@ from spark_segmentlog.log.segment.growth import (
     final_time_entry,
     must_roll,
 )
-from spark_segmentlog.log.write.append_state import PartitionTail, now_ms, write_tail_file
+from spark_segmentlog.log.write.append_state import PartitionTail, write_tail_file
 from spark_segmentlog.log.write.index_completion import complete_indexes
 from spark_segmentlog.record.write.encoder import EncodedBatches, assign_offsets
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Final
 
+from spark_segmentlog.clock import now_ms
 from spark_segmentlog.errors import CommitPendingError, SegmentLogError, StagingError
 from spark_segmentlog.log.directory.journal import (
     VERSIONS_FILE_NAME,
@@ -51,7 +52,6 @@ from spark_segmentlog.log.segment.growth import BatchExtents, SegmentConfig
 from spark_segmentlog.log.write.append_state import (
     PartitionTail,
     absent_partition_tail,
-    now_ms,
     read_partition_tail,
 )
 from spark_segmentlog.log.write.plan import PlacedExtent, PlannedPartition, plan_partition

@@ -20,7 +20,7 @@ from functools import cache
 from typing import Any, Final
 
 from spark_segmentlog.record.plain.varint import read_unsigned_varint
-from spark_segmentlog.record.system.schemas import FieldSchema, Versions, message_schemas
+from spark_segmentlog.record.system.schemas import FieldSchema, VersionRange, message_schemas
 
 UNKNOWN_TAGGED_FIELDS: Final = "unknownTaggedFields"
 
@@ -124,7 +124,7 @@ def _message_reader(name: str, version: int) -> Reader:
     return _struct_reader(schema.fields, version, schema.flexible)
 
 
-def _struct_reader(fields: Sequence[FieldSchema], version: int, flexible: Versions) -> Reader:
+def _struct_reader(fields: Sequence[FieldSchema], version: int, flexible: VersionRange) -> Reader:
     present = [field for field in fields if version in field.versions]
     readers = {field.name: _field_reader(field, version, flexible) for field in present}
     tagged = {field.tag: field.name for field in present if field.tag is not None}
@@ -185,7 +185,7 @@ def _read_tagged(
     return found, unknown
 
 
-def _field_reader(field: FieldSchema, version: int, flexible: Versions) -> Reader:
+def _field_reader(field: FieldSchema, version: int, flexible: VersionRange) -> Reader:
     is_flexible, is_nullable = version in flexible, version in field.nullable
     if field.is_array:
         element = _element_reader(field, version, flexible, is_nullable=False)
@@ -194,7 +194,7 @@ def _field_reader(field: FieldSchema, version: int, flexible: Versions) -> Reade
 
 
 def _element_reader(
-    field: FieldSchema, version: int, flexible: Versions, *, is_nullable: bool
+    field: FieldSchema, version: int, flexible: VersionRange, *, is_nullable: bool
 ) -> Reader:
     is_flexible = version in flexible
     match field.element_type:

@@ -136,16 +136,16 @@ def read_control_content(type_id: int, value: bytes | None) -> Fields | None:
     return read_message(name, ByteCursor(value).int16(), ByteCursor(value))
 
 
-def to_json(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """Give fields as Kafka's JSON has them: bytes in base64, numbers that are none as text."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, float) and not math.isfinite(value):
         return _NOT_FINITE[str(value)]
     if isinstance(value, list):
-        return [to_json(element) for element in value]
+        return [json_value(element) for element in value]
     if isinstance(value, dict):
-        return {name: to_json(element) for name, element in value.items()}
+        return {name: json_value(element) for name, element in value.items()}
     return value
 
 

@@ -22,7 +22,7 @@ _EVER: Final = 2**15
 
 
 @dataclass(frozen=True, slots=True)
-class Versions:
+class VersionRange:
     """Versions from `first` to `last`, both inclusive; none where `last` is below."""
 
     first: int
@@ -52,8 +52,8 @@ class FieldSchema:
     name: str
     element_type: str
     is_array: bool
-    versions: Versions
-    nullable: Versions
+    versions: VersionRange
+    nullable: VersionRange
     tag: int | None
     fields: tuple[FieldSchema, ...]
 
@@ -65,8 +65,8 @@ class MessageSchema:
     topic: str | None
     type_id: int | None
     name: str
-    versions: Versions
-    flexible: Versions
+    versions: VersionRange
+    flexible: VersionRange
     fields: tuple[FieldSchema, ...]
 
 
@@ -100,11 +100,11 @@ def _field(row: Mapping[str, Any]) -> FieldSchema:
     )
 
 
-def _versions(text: str) -> Versions:
+def _versions(text: str) -> VersionRange:
     """Parse ``2``, ``0-4``, ``3+`` or ``none``."""
     if text == "none":
-        return Versions(0, -1)
+        return VersionRange(0, -1)
     if text.endswith("+"):
-        return Versions(int(text[:-1]), _EVER)
+        return VersionRange(int(text[:-1]), _EVER)
     first, _, last = text.partition("-")
-    return Versions(int(first), int(last or first))
+    return VersionRange(int(first), int(last or first))

@@ -11,13 +11,13 @@ wrong with a row is found by the first, or by the checks in front of it.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from spark_segmentlog.clock import now_ms
 from spark_segmentlog.errors import (
     InvalidRowError,
     OptionValueError,
@@ -238,7 +238,7 @@ class RecordBatchEncoder:
         assert len(order) == (group_ends[-1] if len(group_ends) else 0)
         assert len(order) == 0 or (order.min() >= 0 and order.max() < records.num_rows)
         if append_time_ms is None:
-            append_time_ms = time.time_ns() // 1_000_000
+            append_time_ms = now_ms()
         rows = self._rows(records, order, group_ends, append_time_ms, first_row)
         plan = self._plan(rows, first_row)
         group_starts = np.concatenate([np.zeros(1, np.int64), rows.group_ends])[plan.groups]

@@ -22,7 +22,7 @@ import pytest
 from spark_segmentlog import lag, read_arrow
 from spark_segmentlog.log.directory.cluster_metadata import read_cluster_topics
 from spark_segmentlog.record.system.message_reader import ByteCursor, read_message
-from spark_segmentlog.record.system.records import record_types, to_json
+from spark_segmentlog.record.system.records import json_value, record_types
 from spark_segmentlog.record.system.schemas import message_schemas
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch
 from tests.support.broker import Broker
@@ -142,7 +142,7 @@ def test_random_messages_are_what_kafkas_converters_say(messages: list[dict[str,
     }
     for row in messages:
         cursor = ByteCursor(row["bytes"])
-        found = _without_unknown(to_json(read_message(row["name"], row["version"], cursor)))
+        found = _without_unknown(json_value(read_message(row["name"], row["version"], cursor)))
         assert (found, cursor.left) == (row["json"], 0), (row["name"], row["version"])
 
 

@@ -11,7 +11,7 @@ from spark_segmentlog.errors import UnknownTopicOrPartitionError
 from spark_segmentlog.log.names import MAX_OFFSET, OffsetRange, TopicPartition
 from spark_segmentlog.query.options import TopicSelection
 from spark_segmentlog.query.planning import (
-    Piece,
+    PlannedRange,
     RowBounds,
     choose_partitions,
     cut_at_index,
@@ -204,7 +204,7 @@ def test_segment_is_cut_behind_index_entries() -> None:
     last_offsets = np.arange(19, 100, 10)
     positions = np.arange(100, 1000, 100)
     pieces = cut_at_index(OffsetRange(T0, 0, 100), 1000, last_offsets, positions, 350)
-    assert pieces[0] == Piece(OffsetRange(T0, 0, 30), 300)
+    assert pieces[0] == PlannedRange(OffsetRange(T0, 0, 30), 300)
     assert_covers([it.offset_range for it in pieces], [OffsetRange(T0, 0, 100)])
     assert all(it.size_bytes <= 350 for it in pieces)
 
@@ -212,7 +212,7 @@ def test_segment_is_cut_behind_index_entries() -> None:
 def test_segment_without_index_is_one_piece() -> None:
     nothing = np.empty(0, np.int64)
     wanted = OffsetRange(T0, 3, 9)
-    assert cut_at_index(wanted, 5000, nothing, nothing, 10) == [Piece(wanted, 5000)]
+    assert cut_at_index(wanted, 5000, nothing, nothing, 10) == [PlannedRange(wanted, 5000)]
 
 
 @given(
@@ -235,25 +235,25 @@ def test_pieces_of_a_segment_hold_each_offset_once_whatever_the_index_says(
 
 
 def test_neighbours_are_packed_up_to_a_size() -> None:
-    pieces = [Piece(OffsetRange(T0, start, start + 10), 40) for start in range(0, 50, 10)]
+    pieces = [PlannedRange(OffsetRange(T0, start, start + 10), 40) for start in range(0, 50, 10)]
     packs = pack(pieces, 100)
     assert [sizes(it) for it in packs] == [[(0, 0, 20)], [(0, 20, 40)], [(0, 40, 50)]]
 
 
 def test_ranges_that_do_not_meet_stay_apart_in_a_pack() -> None:
     pieces = [
-        Piece(OffsetRange(T0, 0, 10), 1),
-        Piece(OffsetRange(T0, 20, 30), 1),
-        Piece(OffsetRange(T1, 30, 40), 1),
+        PlannedRange(OffsetRange(T0, 0, 10), 1),
+        PlannedRange(OffsetRange(T0, 20, 30), 1),
+        PlannedRange(OffsetRange(T1, 30, 40), 1),
     ]
     assert [sizes(it) for it in pack(pieces, 100)] == [[(0, 0, 10), (0, 20, 30), (1, 30, 40)]]
 
 
 def test_large_piece_is_a_pack_of_its_own() -> None:
-    pieces = [Piece(OffsetRange(T0, 0, 1), 500), Piece(OffsetRange(T0, 1, 2), 1)]
+    pieces = [PlannedRange(OffsetRange(T0, 0, 1), 500), PlannedRange(OffsetRange(T0, 1, 2), 1)]
     assert [sizes(it) for it in pack(pieces, 100)] == [[(0, 0, 1)], [(0, 1, 2)]]
 
 
 def test_opening_a_file_weighs_something() -> None:
-    pieces = [Piece(OffsetRange(T0, start, start + 1), 0) for start in range(10)]
+    pieces = [PlannedRange(OffsetRange(T0, start, start + 1), 0) for start in range(10)]
     assert len(pack(pieces, 100, open_cost_bytes=25)) == 3

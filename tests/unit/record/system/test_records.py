@@ -21,10 +21,10 @@ from spark_segmentlog.record.system.records import (
     TRANSACTION_STATE,
     SystemRecord,
     is_system_topic,
+    json_value,
     read_control_content,
     read_system_record,
     record_types,
-    to_json,
 )
 from spark_segmentlog.record.system.schemas import message_schemas
 from tests.support.project import DATA
@@ -66,7 +66,7 @@ def test_every_message_of_every_version_is_what_kafkas_own_json_says() -> None:
     seen = set()
     for row in messages_of_kafka():
         cursor = ByteCursor(row["bytes"])
-        found = to_json(read_message(row["name"], row["version"], cursor))
+        found = json_value(read_message(row["name"], row["version"], cursor))
         assert cursor.left == 0
         assert json.dumps(without_unknown(found)) == json.dumps(row["json"]), row["name"]
         seen.add((row["name"], row["version"]))
@@ -134,7 +134,7 @@ def test_no_bytes_are_an_error() -> None:
                 part[draw.randrange(len(part))] = draw.choice((0, 1, 0x7F, 0x80, 0xFF))
             key, value = (None if it is None else bytes(it) for it in damaged)
             found = read_system_record(topic, key, value)
-            json.dumps([to_json(found.key), to_json(found.value)])
+            json.dumps([json_value(found.key), json_value(found.value)])
             assert (found.reason is None) or isinstance(found.reason, str)
 
 

@@ -1,14 +1,14 @@
+"""Offset indexes: lookups, preallocated files, entries that do not rise."""
+
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from spark_segmentlog.log.formats.offset_index import OffsetIndex
-from spark_segmentlog.log.formats.time_index import TimeEntry, TimeIndex, read_largest_timestamp
 from spark_segmentlog.log.io.reading import LOCAL, LogFile
 from tests.support.noting import note_calls
 
@@ -21,12 +21,6 @@ def _offset_index(
     file = path / "x.index"
     file.write_bytes(b"".join(struct.pack(">ii", *entry) for entry in entries) + bytes(zeros))
     return OffsetIndex(LOCAL.open_input(str(file)), base)
-
-
-def _time_index(path: Path, entries: Sequence[tuple[int, int]], zeros: int = 0) -> TimeIndex:
-    file = path / "x.timeindex"
-    file.write_bytes(b"".join(struct.pack(">qi", *entry) for entry in entries) + bytes(zeros))
-    return TimeIndex(LOCAL.open_input(str(file)), BASE)
 
 
 def _position(index: OffsetIndex, offset: int, **limits: int) -> int:
@@ -106,54 +100,3 @@ def test_a_missing_index_has_no_entries() -> None:
     index = OffsetIndex(None, BASE)
     assert index.lookup(BASE + 5) is None
     assert index.entries_count == 0
-    times = TimeIndex(None, BASE)
-    assert times.last_entry() is None
-    assert times.lookup(5) is None
-
-
-def test_time_lookup_gives_the_last_entry_below(tmp_path: Path) -> None:
-    with _time_index(tmp_path, [(100, 3), (200, 7)]) as index:
-        assert [index.lookup(ms) for ms in (100, 101, 200, 201)] == [
-            None,
-            TimeEntry(timestamp=100, offset=BASE + 3),
-            TimeEntry(timestamp=100, offset=BASE + 3),
-            TimeEntry(timestamp=200, offset=BASE + 7),
-        ]
-        assert index.last_entry() == TimeEntry(timestamp=200, offset=BASE + 7)
-
-
-def test_zeros_behind_the_last_time_entry_are_no_entries(tmp_path: Path) -> None:
-    """A roll can leave the preallocated rest in the file."""
-    with _time_index(tmp_path, [(100, 3), (200, 7), (300, 8)], zeros=12_000) as index:
-        assert index.last_entry() == TimeEntry(timestamp=300, offset=BASE + 8)
-    assert read_largest_timestamp(LOCAL, str(tmp_path / "x.timeindex")) == 300
-    with _time_index(tmp_path, [], zeros=12_000) as index:
-        assert index.last_entry() is None
-    assert read_largest_timestamp(LOCAL, str(tmp_path / "x.timeindex")) is None
-
-
-def test_a_timestamp_whose_low_bytes_are_zero_is_an_entry(tmp_path: Path) -> None:
-    with _time_index(tmp_path, [(1 << 32, 0)], zeros=24) as index:
-        assert index.last_entry() == TimeEntry(timestamp=1 << 32, offset=BASE)
-    assert read_largest_timestamp(LOCAL, str(tmp_path / "x.timeindex")) == 1 << 32
-
-
-@pytest.mark.parametrize("entries", [[(200, 3), (100, 7)], [(100, 7), (200, 3)], [(100, -3)]])
-def test_an_unsorted_time_index_tells_nothing(
-    tmp_path: Path, entries: Sequence[tuple[int, int]]
-) -> None:
-    with _time_index(tmp_path, entries) as index:
-        assert index.last_entry() is None
-        assert index.lookup(150) is None
-    assert read_largest_timestamp(LOCAL, str(tmp_path / "x.timeindex")) is None
-
-
-def test_a_large_time_index_reads_as_a_small_one(tmp_path: Path) -> None:
-    entries = [(10 * place, place) for place in range(1, 3000)]
-    with _time_index(tmp_path, entries, zeros=1200) as index:
-        assert index.last_entry() == TimeEntry(timestamp=29_990, offset=BASE + 2999)
-        assert index.lookup(15_005) == TimeEntry(timestamp=15_000, offset=BASE + 1500)
-        assert np.array_equal(index.entries()["timestamp"], [ms for ms, _ in entries])
-    path = str(tmp_path / "x.timeindex")
-    assert read_largest_timestamp(LOCAL, path) == 29_990
-    assert read_largest_timestamp(LOCAL, path + ".missing") is None

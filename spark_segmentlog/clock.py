@@ -1,0 +1,10 @@
+"""The time of day in Kafka's unit."""
+
+from __future__ import annotations
+
+import time
+
+
+def now_ms() -> int:
+    """Tell the wall clock, in ms since 1970."""
+    return time.time_ns() // 1_000_000

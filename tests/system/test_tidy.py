@@ -1,0 +1,159 @@
+"""What a machine can hold of a tidy project: tests of each module, layers, a name for one thing."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+from collections import defaultdict
+from pathlib import Path
+
+from tests.support.project import PROJECT
+
+PACKAGE = PROJECT / "spark_segmentlog"
+UNIT = PROJECT / "tests" / "unit"
+MODULES = sorted(
+    str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if path.name[0] != "_"
+)
+
+# A module that has no file of tests of its own name is tested with the one whose part it is.
+TESTED_WITH = {
+    "cli/arguments.py": "unit/cli/test_main.py",
+    "cli/dump_entries.py": "unit/cli/test_dump.py",
+    "cli/dump_files.py": "unit/cli/test_dump.py",
+    "cli/dump_text.py": "unit/cli/test_dump.py",
+    "cli/dump_values.py": "unit/cli/test_dump.py",
+    "cli/output.py": "unit/cli/test_main.py",
+    "cli/restore.py": "unit/cli/test_tiers.py",
+    "clock.py": "unit/record/write/test_encoder.py",
+    "errors.py": "system/docs/test_lists.py",
+    "log/directory/cluster.py": "unit/log/directory/test_cluster_metadata.py",
+    "log/directory/folder_memo.py": "unit/log/partition/test_log_manager.py",
+    "log/directory/journal.py": "unit/log/upkeep/test_hostile_directories.py",
+    "log/directory/listing.py": "unit/log/partition/test_log_manager.py",
+    "log/directory/paths.py": "unit/log/partition/test_log_manager.py",
+    "log/directory/state.py": "unit/log/partition/test_log_manager.py",
+    "log/findings.py": "unit/log/upkeep/test_verification.py",
+    "log/formats/index_file.py": "unit/log/formats/test_offset_index.py",
+    "log/io/closing.py": "unit/log/io/test_remote.py",
+    "log/io/reading.py": "unit/log/io/test_remote.py",
+    "log/io/signature.py": "unit/log/partition/test_log_manager.py",
+    "log/io/threads.py": "unit/log/partition/test_log_manager.py",
+    "log/partition/leader_epoch_check.py": "unit/log/segment/test_leader_epochs.py",
+    "log/partition/producer_replay.py": "unit/log/transactions/test_producer_survey.py",
+    "log/partition/transaction_index_check.py": "unit/log/upkeep/test_transaction_reindex.py",
+    "log/segment/entry_check.py": "unit/log/segment/test_index_trust.py",
+    "log/tier/chunked.py": "unit/log/tier/test_chunked_file.py",
+    "log/tier/encryption.py": "unit/log/tier/test_chunked_file.py",
+    "log/tier/local_tiered.py": "system/broker_logs/test_tiered_truth.py",
+    "log/tier/metadata_records.py": "unit/log/tier/test_metadata_topic.py",
+    "log/tier/objects.py": "unit/log/tier/test_chunked_file.py",
+    "log/tier/remote_log.py": "system/broker_logs/test_tiered_truth.py",
+    "log/tier/remote_segment.py": "system/broker_logs/test_tiered_truth.py",
+    "log/tier/stores.py": "system/broker_logs/test_tiered_truth.py",
+    "log/tier/tier.py": "unit/query/test_tiered_reads.py",
+    "log/tier/tiered_storage.py": "unit/query/test_tiered_reads.py",
+    "log/tier/wire.py": "unit/log/tier/test_metadata_topic.py",
+    "log/upkeep/cleaner.py": "unit/log/upkeep/test_compaction.py",
+    "log/upkeep/index_check.py": "unit/log/upkeep/test_verification.py",
+    "log/upkeep/partitions.py": "unit/log/upkeep/test_retention.py",
+    "log/upkeep/segment_survey.py": "unit/log/upkeep/test_verification.py",
+    "log/upkeep/snapshot_check.py": "unit/log/upkeep/test_verification.py",
+    "log/upkeep/swap.py": "unit/log/upkeep/test_retention.py",
+    "log/write/append_state.py": "unit/log/write/test_local_log.py",
+    "log/write/appender.py": "unit/log/write/test_local_log.py",
+    "log/write/plan.py": "unit/log/write/test_commit.py",
+    "log/write/roll_forward.py": "unit/log/write/test_commit.py",
+    "log/write/stamping.py": "unit/log/write/test_commit.py",
+    "log/write/targets.py": "unit/log/write/test_commit.py",
+    "query/clean_up.py": "unit/spark/test_writer.py",
+    "query/lag.py": "unit/query/test_progress.py",
+    "query/read_plan.py": "unit/query/test_read_arrow.py",
+    "query/row_stager.py": "unit/spark/test_writer.py",
+    "query/schema.py": "unit/query/test_read_arrow.py",
+    "query/stream_planner.py": "unit/spark/test_stream_reader.py",
+    "query/system_columns.py": "unit/query/test_system_views.py",
+    "query/views.py": "unit/query/test_read_arrow.py",
+    "query/write_columns.py": "unit/spark/test_write_schema.py",
+    "record/codec/codec_kernels.py": "unit/record/codec/test_block_stream.py",
+    "record/codec/compress.py": "unit/record/codec/test_decompress.py",
+    "record/compact/offset_map.py": "unit/record/compact/test_batch_rebuild.py",
+    "record/kernels/encode.py": "unit/record/write/test_encoder.py",
+    "record/kernels/filter.py": "unit/record/compact/test_batch_rebuild.py",
+    "record/kernels/preload.py": "unit/test_daemon.py",
+    "record/kernels/producers.py": "unit/log/transactions/test_producer_tracker.py",
+    "record/plain/encode.py": "unit/record/compact/test_batch_rebuild.py",
+    "record/read/arrow_output.py": "unit/record/read/test_decoder.py",
+    "record/read/header_table.py": "unit/record/read/test_decoder.py",
+    "record/read/streamed_batch.py": "unit/record/read/test_large_batches.py",
+    "record/read/wrapper.py": "unit/record/plain/test_legacy.py",
+    "record/row_types.py": "unit/record/read/test_decoder.py",
+    "record/system/message_reader.py": "unit/record/system/test_records.py",
+    "record/system/schemas.py": "unit/record/system/test_records.py",
+    "record/types.py": "unit/record/read/test_decoder.py",
+    "record/write/arrow_columns.py": "unit/record/write/test_encoder.py",
+    "spark/arrow_stream_writer.py": "unit/spark/test_versions.py",
+    "spark/datasource.py": "unit/spark/test_writer.py",
+    "spark/limited_stream_reader.py": "unit/spark/test_stream_reader.py",
+    "spark/row_stream_writer.py": "unit/spark/test_versions.py",
+    "testing/batches.py": "unit/testing/test_builder.py",
+    "testing/system_records.py": "unit/query/test_group_lag.py",
+}
+
+# What has one name in two rooms for a reason.
+SAME_NAMES = {
+    "main": "the entry of a process: of the command and of Spark's daemon",
+}
+
+
+def own_tests(module: str) -> Path:
+    path = Path(module)
+    return UNIT / path.parent / f"test_{path.name}"
+
+
+def test_every_module_has_its_tests() -> None:
+    without = [module for module in MODULES if not own_tests(module).exists()]
+    assert sorted(TESTED_WITH) == without
+    for module, tests in TESTED_WITH.items():
+        assert (PROJECT / "tests" / tests).is_file(), module
+
+
+def test_every_test_of_a_module_is_named_by_it_or_by_what_it_shows() -> None:
+    rooms = {str(Path(module).parent) for module in MODULES}
+    for path in UNIT.rglob("test_*.py"):
+        assert str(path.parent.relative_to(UNIT)) in rooms, path
+
+
+def public_names(path: Path) -> set[str]:
+    """Names of the classes and functions at the top of a module."""
+    return {
+        node.name
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name[0] != "_"
+    }
+
+
+def test_no_two_public_things_have_one_name() -> None:
+    """What ships for tests of others is written without the code under test, its names too."""
+    modules: dict[str, list[str]] = defaultdict(list)
+    for module in MODULES:
+        if not module.startswith("testing/"):
+            for name in public_names(PACKAGE / module):
+                modules[name].append(module)
+    twice = {name: found for name, found in modules.items() if len(found) > 1}
+    assert twice.keys() == SAME_NAMES.keys(), twice
+
+
+def test_every_module_is_in_a_layer() -> None:
+    """Rooms with rooms within have layers that name all of them; `lint-imports` holds the rest."""
+    contracts = configparser.ConfigParser()
+    contracts.read(PROJECT / "conf" / "importlinter.ini")
+    layered = {
+        section["containers"].strip(): section
+        for section in contracts.values()
+        if section.get("type") == "layers"
+    }
+    assert all(section["exhaustive"] == "True" for section in layered.values())
+    folders = {path.parent for path in PACKAGE.rglob("*/__init__.py")}
+    with_rooms = {folder.parent for folder in folders} - {PROJECT}
+    names = {".".join(folder.relative_to(PROJECT).parts) for folder in with_rooms}
+    assert names == layered.keys()
