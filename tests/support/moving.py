@@ -15,6 +15,7 @@ from spark_segmentlog.testing.builder import (
     segment_file_name,
     time_index_bytes,
 )
+from tests.support.running import batches
 
 KINDS = (".log", ".index", ".timeindex")
 
@@ -37,17 +38,26 @@ def when_touched(monkeypatch: pytest.MonkeyPatch, path: Path, act: Callable[[], 
     return done
 
 
-def merge(directory: Path, base_offsets: Sequence[int], batches: Sequence[bytes]) -> None:
+def merge(directory: Path, base_offsets: Sequence[int], merged: Sequence[bytes]) -> None:
     """Put one segment of these batches in the place of some, by the renames of a cleaner."""
     first = base_offsets[0]
     files = {
-        ".log": b"".join(batches),
-        ".index": offset_index_bytes(batches, first),
-        ".timeindex": time_index_bytes(batches, first),
+        ".log": b"".join(merged),
+        ".index": offset_index_bytes(merged, first),
+        ".timeindex": time_index_bytes(merged, first),
     }
     for kind, data in files.items():
         (directory / f"{segment_file_name(first, kind)}.cleaned").write_bytes(data)
     replace_segments(str(directory), new_base_offsets=[first], old_base_offsets=list(base_offsets))
+
+
+def merge_in_between(monkeypatch: pytest.MonkeyPatch, directory: Path) -> list[str]:
+    """Let segments 10 and 20 become one when a reader comes to the second of them."""
+    return when_touched(
+        monkeypatch,
+        directory / segment_file_name(20),
+        lambda: merge(directory, (10, 20), batches(20, base_offset=10)),
+    )
 
 
 def delete(directory: Path, base_offset: int) -> None:

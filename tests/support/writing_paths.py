@@ -30,13 +30,18 @@ from spark_segmentlog.log.upkeep.retention import RetentionConfig, apply_retenti
 from spark_segmentlog.log.write.commit import commit_staged_batches, writing
 from spark_segmentlog.log.write.local_log import open_log
 from tests.support.fault_layer import Faults, Killed
-from tests.support.scenarios import MARK, START_MS, Rows, Writing, read_rows, stage
+from tests.support.scenarios import MARK, START_MS, Rows, Writing, read_indexes, read_rows, stage
 
 T0 = TopicPartition("t", 0)
 NOW_MS = START_MS + 86_400_000
-OPTIONS: dict[str, Any] = {"segment_bytes": 700, "batch_size": 400, "index_interval_bytes": 200}
+INDEX_INTERVAL_BYTES = 200
+OPTIONS: dict[str, Any] = {
+    "segment_bytes": 700,
+    "batch_size": 400,
+    "index_interval_bytes": INDEX_INTERVAL_BYTES,
+}
 WIDE: dict[str, Any] = {**OPTIONS, "segment_bytes": 1 << 20}
-SMALL = SegmentConfig(segment_bytes=1000, index_interval_bytes=200)
+SMALL = SegmentConfig(segment_bytes=1000, index_interval_bytes=INDEX_INTERVAL_BYTES)
 LOOKED_UP = 5
 MARK_NAME = ".kafka_cleanshutdown"
 # What differs from run to run: locks, counters, when a segment was made, a new topic's random id.
@@ -179,6 +184,13 @@ def _check_times(log: PartitionLog, rows: list[tuple[int, int]], phase: int) -> 
         assert (found and found[0]) == first, (log.topic_partition, wanted)
     latest = max((time for _, time in rows), default=0)
     assert log.offset_for_timestamp(latest + 1) is None
+
+
+def check_indexes(root: Path) -> None:
+    """Compare the indexes with rebuilt ones."""
+    found = read_indexes(directories(root))
+    reindex(directories(root), index_interval_bytes=INDEX_INTERVAL_BYTES)
+    assert read_indexes(directories(root)) == found
 
 
 # Appends
@@ -344,7 +356,7 @@ def make_open_compaction(root: Path) -> None:
 
 
 def end_compaction(root: Path, report: Report) -> None:
-    recover(directories(root), index_interval_bytes=200)
+    recover(directories(root), index_interval_bytes=INDEX_INTERVAL_BYTES)
 
 
 # Mending
@@ -372,15 +384,20 @@ def make_unindexed(root: Path) -> None:
 
 
 def cut(root: Path, report: Report) -> None:
-    recover(directories(root), truncate=True, delete_later=True, index_interval_bytes=200)
+    recover(
+        directories(root),
+        truncate=True,
+        delete_later=True,
+        index_interval_bytes=INDEX_INTERVAL_BYTES,
+    )
 
 
 def mend(root: Path, report: Report) -> None:
-    recover(directories(root), truncate=True, index_interval_bytes=200)
+    recover(directories(root), truncate=True, index_interval_bytes=INDEX_INTERVAL_BYTES)
 
 
 def make_indexes(root: Path, report: Report) -> None:
-    reindex(directories(root), index_interval_bytes=200)
+    reindex(directories(root), index_interval_bytes=INDEX_INTERVAL_BYTES)
 
 
 def _path(

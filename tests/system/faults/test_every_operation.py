@@ -28,6 +28,7 @@ from tests.support.writing_paths import (
     EndState,
     Progress,
     WritingPath,
+    check_indexes,
     check_lookups,
     check_topic_ids,
     cut_tail,
@@ -132,6 +133,8 @@ class Bench:
             assert found.files.keys() == self.after.files.keys()
             changed = {it for it, data in found.files.items() if data != self.after.files[it]}
             assert changed - may_differ == set()
+        elif not power_was_lost:
+            check_indexes(self.root)
         self.check_sound(phase, may_differ)
 
     def check_sound(self, phase: int, may_differ: AbstractSet[str] = frozenset()) -> None:
@@ -193,6 +196,8 @@ def run_power_cuts(bench: Bench, stride: int) -> int:
             if data == "torn" and bench.path.allows == "prefix" and seen_rows(bench.root) is None:
                 cut_tail(bench.root)
             bench.check_seen(durable)
+            if operation == len(bench.operations):
+                assert seen_rows(bench.root) == bench.after.rows
             bench.check_again(operation, power_was_lost=True)
             points += 1
     return points

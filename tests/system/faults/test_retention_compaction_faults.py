@@ -276,6 +276,15 @@ def count_operations(root: Path, run: Callable[[Path], None]) -> list[str]:
     return disk.operations
 
 
+def run_whole_compaction(
+    root: Path, run: Callable[[Path], None]
+) -> tuple[list[Value], list[str], list[Value]]:
+    """Compact a log that nothing cuts short: rows before, operations, rows after."""
+    before = values(rows(build_keyed_log(root)))
+    operations = count_operations(root, run)
+    return before, operations, values(rows(root / "t-0"))
+
+
 def run_until(root: Path, run: Callable[[Path], None], operation: int) -> Disk:
     """Run up to an operation, behind which the process is gone."""
     with pytest.MonkeyPatch.context() as patch:
@@ -298,10 +307,7 @@ def test_a_compaction_killed_after_any_operation_loses_no_latest_value(
     def run(root: Path) -> None:
         run_compaction(root, config)
 
-    whole = tmp_path / "whole"
-    before = values(rows(build_keyed_log(whole)))
-    operations = count_operations(whole, run)
-    after = values(rows(whole / "t-0"))
+    before, operations, after = run_whole_compaction(tmp_path / "whole", run)
     assert len(after) < len(before)
     for operation in range(len(operations)):
         root = tmp_path / str(operation)
@@ -388,10 +394,7 @@ def run_until_killed(root: Path, run: Callable[[Path], None], operation: int) ->
 
 @pytest.mark.faults
 def test_a_process_killed_with_sigkill_leaves_a_log_that_the_next_one_ends(tmp_path: Path) -> None:
-    whole = tmp_path / "whole"
-    before = values(rows(build_keyed_log(whole)))
-    operations = count_operations(whole, run_compaction)
-    after = values(rows(whole / "t-0"))
+    before, operations, after = run_whole_compaction(tmp_path / "whole", run_compaction)
     for operation in range(0, len(operations), 5):
         root = tmp_path / str(operation)
         build_keyed_log(root)
@@ -416,10 +419,7 @@ def test_a_process_killed_with_sigkill_leaves_a_log_that_the_next_one_ends(tmp_p
 @pytest.mark.faults
 def test_a_failing_operation_is_an_error_and_a_later_pass_ends_it(tmp_path: Path) -> None:
     error = OSError(28, "No space left on device")
-    whole = tmp_path / "whole"
-    before = values(rows(build_keyed_log(whole)))
-    operations = count_operations(whole, run_compaction)
-    after = values(rows(whole / "t-0"))
+    before, operations, after = run_whole_compaction(tmp_path / "whole", run_compaction)
     for operation in range(len(operations)):
         root = tmp_path / str(operation)
         build_keyed_log(root)
@@ -461,10 +461,7 @@ def test_a_compaction_that_loses_power_after_any_operation_loses_no_latest_value
     def run(root: Path) -> None:
         run_compaction(root, config)
 
-    whole = tmp_path / "whole"
-    before = values(rows(build_keyed_log(whole)))
-    operations = count_operations(whole, run)
-    after = values(rows(whole / "t-0"))
+    before, operations, after = run_whole_compaction(tmp_path / "whole", run)
     seen: set[bytes] = set()
     for operation in range(len(operations)):
         root = tmp_path / str(operation)

@@ -13,7 +13,7 @@ import pytest
 from spark_segmentlog.log.upkeep import verification
 from spark_segmentlog.testing.builder import LogBuilder, segment_file_name
 from tests.support.metadata_log import metadata_log, topic
-from tests.support.moving import delete, merge, when_touched
+from tests.support.moving import delete, merge, merge_in_between, when_touched
 from tests.support.running import batches, flip, objects, run
 
 BASES = (0, 10, 20, 30)
@@ -32,11 +32,7 @@ def directory(tmp_path: Path) -> Path:
 @pytest.fixture
 def merged_in_between(directory: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Segments 10 and 20 become one when a reader comes to the second of them."""
-    return when_touched(
-        monkeypatch,
-        directory / segment_file_name(20),
-        lambda: merge(directory, (10, 20), batches(20, base_offset=10)),
-    )
+    return merge_in_between(monkeypatch, directory)
 
 
 def test_verify_finds_nothing_wrong(directory: Path, merged_in_between: list[str]) -> None:

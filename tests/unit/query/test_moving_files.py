@@ -14,7 +14,7 @@ from spark_segmentlog.errors import DataLossError, EmptyLogDirectoryError
 from spark_segmentlog.log.directory.journal import COMMIT_DIRECTORY_NAME
 from spark_segmentlog.testing.builder import LogBuilder, SegmentSpec, segment_file_name
 from tests.support.metadata_log import metadata_log, topic
-from tests.support.moving import delete, merge, when_touched
+from tests.support.moving import delete, merge_in_between, when_touched
 from tests.support.running import batches, objects
 from tests.support.stream import Stream
 
@@ -37,11 +37,7 @@ def column(path: Path | list[Path], name: str = "offset", **options: Any) -> lis
 @pytest.fixture
 def merged_in_between(directory: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Segments 10 and 20 become one when a reader comes to the second of them."""
-    return when_touched(
-        monkeypatch,
-        directory / segment_file_name(20),
-        lambda: merge(directory, (10, 20), batches(20, base_offset=10)),
-    )
+    return merge_in_between(monkeypatch, directory)
 
 
 def test_rows_are_all_there(directory: Path, merged_in_between: list[str]) -> None:
