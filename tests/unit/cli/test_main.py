@@ -33,6 +33,36 @@ def test_help_names_every_verb_whole() -> None:
     assert "..." not in ran.stdout.partition("Commands:\n")[2]
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("ver", {"verify"}),
+        ("re", {"recover", "reindex", "restore", "retain"}),
+        ("dump --tim", {"--timestamps"}),
+        ("ls --format ", {"text", "json"}),
+    ],
+)
+def test_a_shell_completes_verbs_options_and_values(words: str, expected: set[str]) -> None:
+    typed = f"segmentlog {words}"
+    result = CliRunner().invoke(
+        main,
+        [],
+        prog_name="segmentlog",
+        env={
+            "_SEGMENTLOG_COMPLETE": "bash_complete",
+            "COMP_WORDS": typed,
+            "COMP_CWORD": str(typed.count(" ")),
+        },
+    )
+    assert {line.partition(",")[2] for line in result.stdout.splitlines()} == expected
+
+
+@pytest.mark.parametrize("verb", ["ls", "dump", "verify"])
+def test_help_shows_examples_as_they_are_typed(verb: str) -> None:
+    lines = [line.strip() for line in run(verb, "--help").lines]
+    assert sum(line.startswith(f"segmentlog {verb} ") for line in lines) >= 2
+
+
 @pytest.mark.parametrize("verb", ["ls", "dump", "lag", "verify", "recover", "reindex"])
 def test_a_missing_path_is_one_line_and_exit_code_2(tmp_path: Path, verb: str) -> None:
     path = tmp_path / "nowhere"
