@@ -41,7 +41,7 @@ from spark_segmentlog.log.io.reading import LOCAL, LogFile, Storage
 from spark_segmentlog.log.io.signature import FileSignature, signature_of
 from spark_segmentlog.log.names import MAX_OFFSET, TopicPartition, parse_partition_directory_name
 from spark_segmentlog.log.segment.index_trust import LOOKUP_READ_BYTES
-from spark_segmentlog.log.segment.segment import ScanOptions, Segment, SegmentScanner
+from spark_segmentlog.log.segment.segment import RemoteCopy, ScanOptions, Segment, SegmentScanner
 from spark_segmentlog.log.segment.walk import HeaderWalk, OnCorrupt, ReadBuffer
 from spark_segmentlog.log.tier.remote_segment import RemotePiece, StoreNote
 from spark_segmentlog.log.tier.tiered_storage import TieredStorage
@@ -218,6 +218,7 @@ class PartitionLog:
         self.topic_partition = topic_partition
         self.directory = directory
         self.storage = storage
+        self._tier = storage if isinstance(storage, TieredStorage) else None
         self.skip_corrupt = False
         self.check_crcs = True
         self.is_named = is_named
@@ -282,10 +283,12 @@ class PartitionLog:
     def segment_named(self, base_offset: int) -> Segment:
         """Make the segment of a base offset."""
         bound = self._next_base_offset(base_offset)
+        storage = self.storage
         if self._tier is not None:
             piece = self._tier.find_piece(base_offset)
             if piece is not None:
                 return self._remote_segment(self._tier, piece, bound)
+            storage = self._tier.narrowed(base_offset)
         recovery_point = self._recovery_point
         is_flushed = bound is not None and recovery_point is not None and bound <= recovery_point
         is_moving = self._is_moving(base_offset) or self._is_moving(bound)
@@ -300,7 +303,7 @@ class PartitionLog:
             suffix=self.listing.suffixes.get(base_offset, ""),
             is_moving=is_moving,
             is_first=is_moving or base_offset == int(self._all_base_offsets[0]),
-            storage=self.storage if self._tier is None else self._tier.narrowed(base_offset),
+            storage=storage,
         )
 
     def _remote_segment(
@@ -315,8 +318,9 @@ class PartitionLog:
             end_offset_bound=bound,
             is_index_trusted=True,
             is_moving=not is_exact,
-            promised_end=piece.end_offset if bound is None else bound,
-            object_path=tier.remote.object_path(piece),
+            copy=RemoteCopy(
+                tier.remote.object_path(piece), piece.end_offset if bound is None else bound
+            ),
             storage=tier.narrowed(piece.start_offset),
         )
 
@@ -324,10 +328,6 @@ class PartitionLog:
         """Make sure which remote segments hold offsets in [start, end)."""
         if self._tier is not None and self._tier.settle(start_offset, end_offset):
             self._list_again()
-
-    @property
-    def _tier(self) -> TieredStorage | None:
-        return self.storage if isinstance(self.storage, TieredStorage) else None
 
     def _is_moving(self, base_offset: int | None) -> bool:
         suffix = None if base_offset is None else self.listing.suffixes.get(base_offset)

@@ -96,6 +96,15 @@ class ScanOptions:
     read_ahead: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class RemoteCopy:
+    """A segment in a remote tier: the object that holds it, and the offset that it reaches, if
+    that is known."""
+
+    object_path: str
+    end_offset: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
     """A segment's place and what may be trusted of it; opens files only when asked. Pickles.
@@ -123,11 +132,8 @@ class Segment:
     is_first : bool
         Whether it may be the log's first, whose first batch may begin below its base offset: a
         replica that began inside a batch, or records that were deleted, leave that.
-    promised_end : int or None
-        Offset that its batches are known to reach, as those of a remote tier are; None where
-        nothing tells, since compaction leaves offsets out.
-    object_path : str or None
-        The object that holds it in a remote tier; None for a local segment.
+    copy : RemoteCopy or None
+        What is known of a segment that lies in a remote tier; None for a local one.
     """
 
     topic_partition: TopicPartition
@@ -140,8 +146,7 @@ class Segment:
     suffix: str = ""
     is_moving: bool = False
     is_first: bool = True
-    promised_end: int | None = None
-    object_path: str | None = None
+    copy: RemoteCopy | None = None
     storage: Storage = LOCAL
 
     @property
@@ -153,7 +158,7 @@ class Segment:
     @property
     def log_path(self) -> str:
         """Path of the `.log` file, or of the object that it was copied to."""
-        return self.object_path or self.stored_path
+        return self.stored_path if self.copy is None else self.copy.object_path
 
     @property
     def stored_path(self) -> str:
@@ -163,7 +168,15 @@ class Segment:
     @property
     def tier(self) -> str:
         """Whether it is ``local`` or ``remote``."""
-        return "local" if self.object_path is None else "remote"
+        return "local" if self.copy is None else "remote"
+
+    @property
+    def promised_end(self) -> int | None:
+        """Offset that its batches are known to reach; None where nothing tells.
+
+        Those of a local log may end before the next segment, since compaction leaves offsets out.
+        """
+        return None if self.copy is None else self.copy.end_offset
 
     def size_bytes(self) -> int:
         """Measure the `.log` file."""

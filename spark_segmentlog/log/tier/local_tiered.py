@@ -22,7 +22,7 @@ from spark_segmentlog.log.names import (
     find_topic_partition,
 )
 from spark_segmentlog.log.segment.index_trust import LOOKUP_READ_BYTES, offset_beyond_end
-from spark_segmentlog.log.segment.segment import Segment
+from spark_segmentlog.log.segment.segment import RemoteCopy, Segment
 from spark_segmentlog.log.segment.walk import HeaderWalk, ReadBuffer
 from spark_segmentlog.log.tier.objects import MAX_INDEX_BYTES, SegmentFiles, read_whole
 from spark_segmentlog.log.tier.remote_segment import (
@@ -138,7 +138,7 @@ class LocalTieredLayout:
             base_offset=base_offset,
             end_offset_bound=None,
             is_index_trusted=True,
-            object_path=self.object_path(path),
+            copy=RemoteCopy(self.object_path(path)),
             storage=files,
         )
         end_offset, size_bytes = _find_end(segment)
