@@ -32,7 +32,8 @@ from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.segment.walk import CorruptRange, HeaderWalk, ReadBuffer
 from spark_segmentlog.log.transactions.outcomes import walk_transactions
-from spark_segmentlog.record.layout import MAGIC_V2, Codec, TimestampType
+from spark_segmentlog.record.codec.codecs import names_by_number
+from spark_segmentlog.record.layout import MAGIC_V2, TimestampType
 from spark_segmentlog.record.plain.batch import Record, RecordHeader, iterate_records
 from spark_segmentlog.record.plain.control import parse_control_record
 from spark_segmentlog.record.plain.legacy import iterate_messages
@@ -56,9 +57,7 @@ TIMESTAMP_TYPES: Final = {
 }
 NO_SEQUENCE: Final = -1
 SEQUENCES: Final = 2**31
-CODEC_NAMES: Final = tuple(
-    Codec(number).name.lower() if number <= Codec.ZSTD else str(number) for number in range(8)
-)
+CODEC_NAMES: Final = names_by_number()
 # Neighbouring batches of which lines are made at once.
 _GROUP_BYTES: Final = 1 << 20
 

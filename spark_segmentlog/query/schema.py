@@ -17,7 +17,7 @@ import pyarrow as pa
 from spark_segmentlog.errors import SchemaError
 from spark_segmentlog.query.options import ReadOptions, View
 from spark_segmentlog.query.system_columns import SYSTEM_SCHEMAS
-from spark_segmentlog.record.row_types import COLUMN_TYPES
+from spark_segmentlog.record.columns import COLUMNS
 
 CORRUPT_RECORD: Final = "_corrupt_record"
 CORRUPT_RECORD_TYPE: Final = pa.struct(
@@ -33,7 +33,6 @@ CORRUPT_RECORD_TYPE: Final = pa.struct(
 # A schema may ask for the bytes alone, without the offsets that are missing for them.
 CORRUPT_BYTES_TYPE: Final = pa.struct(list(CORRUPT_RECORD_TYPE)[:4])
 
-ROW_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 HEADERS: Final = "headers"
 
 BATCHES_SCHEMA: Final = pa.schema(
@@ -112,8 +111,13 @@ def default_schema(options: ReadOptions) -> pa.Schema:
     """Give the schema of rows where the user named none."""
     if options.view is not View.RECORDS:
         return _VIEW_SCHEMAS[options.view]
-    columns = (*ROW_COLUMNS, HEADERS) if options.include_headers else ROW_COLUMNS
-    return pa.schema([(name, COLUMN_TYPES[name]) for name in columns])
+    return pa.schema(
+        [
+            (column.name, column.type)
+            for column in COLUMNS.values()
+            if column.is_default or (column.name == HEADERS and options.include_headers)
+        ]
+    )
 
 
 def schema_of_columns(columns: Sequence[str], options: ReadOptions) -> pa.Schema:
@@ -218,7 +222,8 @@ def shape_rows(schema: pa.Schema, options: ReadOptions) -> RowShape:
 def _known_columns(options: ReadOptions) -> dict[str, pa.DataType]:
     if options.view is not View.RECORDS:
         return {it.name: it.type for it in _VIEW_SCHEMAS[options.view]}
-    return {**COLUMN_TYPES, CORRUPT_RECORD: CORRUPT_RECORD_TYPE}
+    types = {column.name: column.type for column in COLUMNS.values()}
+    return {**types, CORRUPT_RECORD: CORRUPT_RECORD_TYPE}
 
 
 def _fit(array: Any, wanted: pa.Field) -> Any:

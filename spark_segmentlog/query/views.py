@@ -22,9 +22,8 @@ from spark_segmentlog.query.options import SYSTEM_TOPICS, Mode, View
 from spark_segmentlog.query.read_plan import ReadRequest, Slice, Split, joined
 from spark_segmentlog.query.schema import BATCHES_SCHEMA, SEGMENTS_SCHEMA, TRANSACTIONS_SCHEMA
 from spark_segmentlog.query.system_views import read_system_view
+from spark_segmentlog.record.codec.codecs import names_by_number
 from spark_segmentlog.record.read.header_table import HeaderTable
-
-_CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd", "5", "6", "7")
 
 _log = logging.getLogger(__name__)
 
@@ -92,7 +91,7 @@ def _batch_rows(segment: Segment, table: HeaderTable) -> pa.RecordBatch:
         "baseOffset": table.base_offset,
         "lastOffset": table.last_offset,
         "recordCount": pa.array(table.records_count, mask=table.records_count < 0),
-        "codec": pa.array(_CODEC_NAMES).take(pa.array(table.codec)),
+        "codec": pa.array(names_by_number()).take(pa.array(table.codec)),
         "timestampType": table.timestamp_type,
         # With the delete-horizon flag the field is that horizon, and no record's time.
         "baseTimestampMs": pa.array(table.base_timestamp, mask=has_horizon),

@@ -22,7 +22,7 @@ import stat
 import tempfile
 from collections.abc import Callable
 from importlib import resources
-from typing import Any, ClassVar, ParamSpec, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeVar, get_type_hints
 
 import llvmlite.binding
 import numba
@@ -181,13 +181,28 @@ def _digest_of(function: Callable[..., Any]) -> str:
         value = function.__globals__.get(name)
         if isinstance(value, np.ndarray):
             digest.update(value.tobytes())
+        elif isinstance(value, type):
+            digest.update(_layout_of(value).encode())
         elif isinstance(value, int | float):
             digest.update(repr(value).encode())
         else:
             callee = getattr(value, "py_func", None)
             digest.update((_digests.get(callee, "") or _own_digest()).encode())
+    for annotation in function.__annotations__.values():
+        digest.update(_layout_of(function.__globals__.get(annotation)).encode())
     _digests[function] = digest.hexdigest()
     return _digests[function]
+
+
+def _layout_of(kind: Any) -> str:
+    """Tell the fields of a named tuple, and of those in it, in their order; else nothing.
+
+    numba compiles a field's name to its number, and its own index knows tuples by name alone.
+    """
+    if not hasattr(kind, "_fields"):
+        return ""
+    nested = get_type_hints(kind).values()
+    return repr((kind._fields, [_layout_of(field) for field in nested]))
 
 
 _digests: dict[Callable[..., Any] | None, str] = {}

@@ -51,16 +51,6 @@ CONTROL_MASK = 0x20
 DELETE_HORIZON_MASK = 0x40
 
 
-class Codec(IntEnum):
-    """Compression codec, bits 0-2 of the attributes. Zstd exists from format 2 on."""
-
-    NONE = 0
-    GZIP = 1
-    SNAPPY = 2
-    LZ4 = 3
-    ZSTD = 4
-
-
 class TimestampType(IntEnum):
     """Who set a record's timestamp, numbered as Spark's Kafka source does."""
 
@@ -72,10 +62,10 @@ class TimestampType(IntEnum):
 # Format 2: a record batch
 #
 #   BaseOffset               int64
-#   BatchLength              int32   bytes behind this field
+#   BatchLength              int32   bytes after this field
 #   PartitionLeaderEpoch     int32   not covered by the CRC, as a broker stamps it (KAFKA-1449)
 #   Magic                    int8    2
-#   CRC                      uint32  CRC-32C over everything behind this field
+#   CRC                      uint32  CRC-32C over everything after this field
 #   Attributes               int16
 #   LastOffsetDelta          int32   stays when compaction removes the last record
 #   BaseTimestamp            int64   with the delete-horizon bit it is that horizon
@@ -140,8 +130,8 @@ assert RECORD_BATCH_HEADER.size == RECORDS_OFFSET == 61
 # is that of its last message.
 #
 #   Offset                   int64
-#   MessageSize              int32   bytes behind this field
-#   CRC                      uint32  CRC-32 over everything behind this field
+#   MessageSize              int32   bytes after this field
+#   CRC                      uint32  CRC-32 over everything after this field
 #   Magic                    int8    0 or 1
 #   Attributes               int8
 #   Timestamp                int64   format 1 alone

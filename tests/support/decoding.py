@@ -17,9 +17,9 @@ from spark_segmentlog.errors import (
     MalformedTimestampError,
     SegmentLogError,
 )
-from spark_segmentlog.record.codec import block_stream
-from spark_segmentlog.record.codec.decompress import DecompressionBuffer
-from spark_segmentlog.record.kernels import decode as kernels
+from spark_segmentlog.record.codec import block_window
+from spark_segmentlog.record.codec.decompression_buffer import DecompressionBuffer
+from spark_segmentlog.record.kernels import output as kernels
 from spark_segmentlog.record.layout import MAGIC_OFFSET, MAGIC_V2
 from spark_segmentlog.record.plain.batch import Record, iterate_records
 from spark_segmentlog.record.plain.legacy import iterate_messages
@@ -59,7 +59,7 @@ def room_of(size_bytes: int) -> Iterator[None]:
     """Let blocks above a few bytes be read as streams, as large ones are."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DecompressionBuffer, "BYTES", size_bytes)
-        patch.setattr(block_stream, "WHOLE_BLOCK_BYTES", size_bytes)
+        patch.setattr(block_window, "WHOLE_BLOCK_BYTES", size_bytes)
         yield
 
 

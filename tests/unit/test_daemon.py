@@ -41,7 +41,7 @@ def test_preload_starts_no_thread_and_what_it_loads_works_after_a_fork(tmp_path:
 
 KEEP_ONE_KERNEL = """
 import numpy
-from spark_segmentlog.record.kernels import decode as kernels
+from spark_segmentlog.record.kernels import checksum as kernels
 assert kernels.crc32c_of(numpy.zeros(9, numpy.uint8), 0, 9) == 0xBBE568A3
 """
 

@@ -60,12 +60,11 @@ from spark_segmentlog.log.transactions.producer_tracker import (
 )
 from spark_segmentlog.log.upkeep.swap import SEGMENT_SUFFIXES, segment_path
 from spark_segmentlog.record.compact.batch_rebuild import (
-    BatchRecords,
     convert_messages,
     empty_batch,
     rebuild_batch,
-    split_batches,
 )
+from spark_segmentlog.record.compact.batch_records import BatchRecords, split_batches
 from spark_segmentlog.record.compact.offset_map import OffsetMap
 from spark_segmentlog.record.layout import MAGIC_V2, NO_TIMESTAMP
 from spark_segmentlog.record.plain.batch import RecordBatchHeader

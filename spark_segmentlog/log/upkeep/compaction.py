@@ -60,7 +60,7 @@ from spark_segmentlog.log.upkeep.swap import (
     replace_segments,
     sweep_deleted,
 )
-from spark_segmentlog.record.compact.batch_rebuild import MAX_HELD_BYTES
+from spark_segmentlog.record.compact.batch_records import MAX_HELD_BYTES
 from spark_segmentlog.record.compact.offset_map import SLOT_BYTES, OffsetMap
 
 DAY_MS: Final = 24 * 60 * 60 * 1000

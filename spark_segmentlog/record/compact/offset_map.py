@@ -14,11 +14,11 @@ from typing import Final
 
 import numpy as np
 
-from spark_segmentlog.record.compact.batch_rebuild import BatchRecords
+from spark_segmentlog.record.compact.batch_records import BatchRecords
 from spark_segmentlog.record.kernels import filter as kernels
 from spark_segmentlog.record.types import Bools, Int64s, Uint64s
 
-SLOT_BYTES: Final = kernels.SLOT_WORDS * 8
+SLOT_BYTES: Final = kernels.ENTRY_WORDS * 8
 _MIN_SLOTS_BITS: Final = 4
 
 
@@ -42,7 +42,7 @@ class OffsetMap:
         largest_bits = max((max_bytes // SLOT_BYTES).bit_length() - 1, _MIN_SLOTS_BITS)
         wanted_bits = max((expected_records * 4 // 3 + 1).bit_length(), _MIN_SLOTS_BITS)
         slots = 1 << min(largest_bits, wanted_bits)
-        self._table: Uint64s = np.zeros(slots * kernels.SLOT_WORDS, np.uint64)
+        self._table: Uint64s = np.zeros(slots * kernels.ENTRY_WORDS, np.uint64)
         self._secret: Uint64s = np.frombuffer(secrets.token_bytes(16), np.uint64).copy()
         self.max_keys = slots * 3 // 4
         self.keys_count = 0

@@ -12,7 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from spark_segmentlog.record.jit import copy_bytes, inlined, kernel, load_be64
-from spark_segmentlog.record.kernels.decode import crc32c_of
+from spark_segmentlog.record.kernels.checksum import crc32c_of
+from spark_segmentlog.record.kernels.varints import varint_size, write_varint
 from spark_segmentlog.record.layout import (
     ATTRIBUTES_OFFSET,
     BASE_SEQUENCE_OFFSET,
@@ -34,35 +35,6 @@ from spark_segmentlog.record.layout import (
 from spark_segmentlog.record.types import Bytes, Int32s, Int64s
 
 # Numbers
-
-
-@inlined
-def zigzag(value: int) -> np.uint64:
-    """Fold the sign into the lowest bit."""
-    return np.uint64((value << 1) ^ (value >> 63))
-
-
-@inlined
-def varint_size(value: int) -> int:
-    """Bytes of a zigzag varint."""
-    rest = zigzag(value)
-    size = 1
-    while rest > np.uint64(0x7F):
-        rest >>= np.uint64(7)
-        size += 1
-    return size
-
-
-@inlined
-def write_varint(buffer: Bytes, at: int, value: int) -> int:
-    """Write a zigzag varint; gives the index behind it."""
-    rest = zigzag(value)
-    while rest > np.uint64(0x7F):
-        buffer[at] = np.uint8(rest & np.uint64(0x7F) | np.uint64(0x80))
-        rest >>= np.uint64(7)
-        at += 1
-    buffer[at] = np.uint8(rest)
-    return at + 1
 
 
 @inlined

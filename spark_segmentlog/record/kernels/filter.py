@@ -7,58 +7,36 @@ hash and the table, those in `tests/unit/record/compact/test_batch_rebuild.py`.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from spark_segmentlog.record.jit import copy_bytes, inlined, kernel, load_u64
-from spark_segmentlog.record.plain.varint import MAX_VARINT_BYTES, MAX_VARLONG_BYTES
+from spark_segmentlog.record.kernels.records import parse_record
+from spark_segmentlog.record.kernels.varints import (
+    NOWHERE,
+    VARINT_BITS,
+    VARLONG_BITS,
+    read_varint,
+    varint_size,
+    write_varint,
+)
 from spark_segmentlog.record.types import Bools, Bytes, Int64s, Uint64s
 
-OK = 0
-BAD_LENGTH = 1
-BAD_TIMESTAMP_DELTA = 2
-BAD_OFFSET_DELTA = 3
-BAD_KEY = 4
-BAD_VALUE = 5
-BAD_HEADERS = 6
-LEFT_OVER_BYTES = 7
-
-SLOT_WORDS = 3
+ENTRY_WORDS = 3
 
 
-@inlined
-def _read_varint(buffer: Bytes, position: int, limit: int, max_bytes: int) -> tuple[int, int]:
-    """Read a zigzag number; the position is -1 where it is cut off, too long, or above 32 bits."""
-    raw = np.uint64(0)
-    at = position
-    end = -1
-    last = min(limit, position + max_bytes)
-    while at < last:
-        byte = np.uint64(buffer[at])
-        raw |= (byte & np.uint64(0x7F)) << np.uint64(7 * (at - position))
-        at += 1
-        if byte < np.uint64(0x80):
-            end = at
-            break
-    if max_bytes == MAX_VARINT_BYTES and raw > np.uint64(0xFFFFFFFF):
-        end = -1
-    return int(np.int64(raw >> np.uint64(1)) ^ -np.int64(raw & np.uint64(1))), end
+class RecordColumns(NamedTuple):
+    """Where records lie, an element each; `sections` are numbers of what was split."""
 
-
-@inlined
-def _skip_headers(buffer: Bytes, position: int, end: int) -> int:
-    """Step over the headers of a record; -1 where they do not end where the record does."""
-    count, at = _read_varint(buffer, position, end, MAX_VARINT_BYTES)
-    if at < 0 or count < 0 or count > end - at:
-        return -1
-    for _ in range(count):
-        key_length, at = _read_varint(buffer, at, end, MAX_VARINT_BYTES)
-        if at < 0 or key_length < 0 or key_length > end - at:
-            return -1
-        value_length, at = _read_varint(buffer, at + key_length, end, MAX_VARINT_BYTES)
-        if at < 0 or value_length < -1 or value_length > end - at:
-            return -1
-        at += max(value_length, 0)
-    return at if at == end else -1
+    starts: Int64s
+    ends: Int64s
+    sections: Int64s
+    offset_deltas: Int64s
+    timestamp_deltas: Int64s
+    key_positions: Int64s
+    key_lengths: Int64s
+    value_lengths: Int64s
 
 
 @kernel
@@ -68,87 +46,35 @@ def split_records(
     section_ends: Int64s,
     records_counts: Int64s,
     last_offset_deltas: Int64s,
-    starts: Int64s,
-    ends: Int64s,
-    batches: Int64s,
-    offset_deltas: Int64s,
-    timestamp_deltas: Int64s,
-    key_positions: Int64s,
-    key_lengths: Int64s,
-    value_lengths: Int64s,
-) -> tuple[int, int, int]:
-    """Find every record of the sections; gives (code, section, record in it)."""
+    columns: RecordColumns,
+) -> int:
+    """Find every record of the sections; gives how many sections are good from the first on."""
     row = 0
     for section in range(len(section_starts)):
-        at = section_starts[section]
+        position = section_starts[section]
         section_end = section_ends[section]
-        for index in range(records_counts[section]):
-            start = at
-            length, at = _read_varint(buffer, at, section_end, MAX_VARINT_BYTES)
-            if at < 0 or length < 0 or length > section_end - at:
-                return BAD_LENGTH, section, index
-            end = at + length
-            timestamp_delta, at = _read_varint(buffer, at + 1, end, MAX_VARLONG_BYTES)
-            if at < 0:
-                return BAD_TIMESTAMP_DELTA, section, index
-            offset_delta, at = _read_varint(buffer, at, end, MAX_VARINT_BYTES)
-            if at < 0 or offset_delta < 0 or offset_delta > last_offset_deltas[section]:
-                return BAD_OFFSET_DELTA, section, index
-            key_length, at = _read_varint(buffer, at, end, MAX_VARINT_BYTES)
-            if at < 0 or key_length < -1 or key_length > end - at:
-                return BAD_KEY, section, index
-            key_position = at
-            value_length, at = _read_varint(buffer, at + max(key_length, 0), end, MAX_VARINT_BYTES)
-            if at < 0 or value_length < -1 or value_length > end - at:
-                return BAD_VALUE, section, index
-            at = _skip_headers(buffer, at + max(value_length, 0), end)
-            if at < 0:
-                return BAD_HEADERS, section, index
-            starts[row] = start
-            ends[row] = end
-            batches[row] = section
-            offset_deltas[row] = offset_delta
-            timestamp_deltas[row] = timestamp_delta
-            key_positions[row] = key_position
-            key_lengths[row] = key_length
-            value_lengths[row] = value_length
+        for _ in range(records_counts[section]):
+            parts = parse_record(buffer, position, section_end, last_offset_deltas[section])
+            if parts.end == 0:
+                return section
+            columns.starts[row] = position
+            columns.ends[row] = parts.end
+            columns.sections[row] = section
+            columns.offset_deltas[row] = parts.offset_delta
+            columns.timestamp_deltas[row] = parts.timestamp_delta
+            columns.key_positions[row] = parts.key_position
+            columns.key_lengths[row] = parts.key_length
+            columns.value_lengths[row] = parts.value_length
+            position = parts.end
             row += 1
-        if at != section_end:
-            return LEFT_OVER_BYTES, section, records_counts[section]
-    return OK, 0, 0
-
-
-@inlined
-def _write_unsigned(out: Bytes, position: int, value: np.uint64) -> int:
-    rest = value
-    at = position
-    while rest >= np.uint64(0x80):
-        out[at] = np.uint8((rest & np.uint64(0x7F)) | np.uint64(0x80))
-        rest >>= np.uint64(7)
-        at += 1
-    out[at] = np.uint8(rest)
-    return at + 1
-
-
-@inlined
-def _zigzag(value: int) -> np.uint64:
-    number = np.int64(value)
-    return np.uint64((number << np.int64(1)) ^ (number >> np.int64(63)))
-
-
-@inlined
-def _unsigned_size(value: np.uint64) -> int:
-    rest = value
-    size = 1
-    while rest >= np.uint64(0x80):
-        rest >>= np.uint64(7)
-        size += 1
-    return size
+        if position != section_end:
+            return section
+    return len(section_starts)
 
 
 @kernel
 def gather(source: Bytes, starts: Int64s, ends: Int64s, target: Bytes) -> None:
-    """Copy source[start:end] of each record, one behind the other; the caller made room."""
+    """Copy source[start:end] of each record, one after the other; the caller made room."""
     position = 0
     for index in range(len(starts)):
         length = ends[index] - starts[index]
@@ -164,7 +90,7 @@ def copy_records(
     timestamp_deltas: Int64s,
     out: Bytes,
 ) -> int:
-    """Copy records one behind the other with other timestamp deltas; gives the bytes written.
+    """Copy records one after the other with other timestamp deltas; gives the bytes written.
 
     The records are those that `split_records` found, so their first fields are known to be whole.
     `out` has 20 bytes more a record than the records themselves.
@@ -172,15 +98,14 @@ def copy_records(
     written = 0
     for row in range(len(starts)):
         end = ends[row]
-        _, body = _read_varint(buffer, starts[row], end, MAX_VARINT_BYTES)
-        _, rest = _read_varint(buffer, body + 1, end, MAX_VARLONG_BYTES)
-        if body < 0 or rest < 0:
+        _, body = read_varint(buffer, starts[row], end, VARINT_BITS)
+        _, rest = read_varint(buffer, body + 1, end, VARLONG_BITS)
+        if rest == NOWHERE:
             return -1
-        delta = _zigzag(timestamp_deltas[row])
-        length = 1 + _unsigned_size(delta) + (end - rest)
-        written = _write_unsigned(out, written, _zigzag(length))
+        length = 1 + varint_size(timestamp_deltas[row]) + (end - rest)
+        written = write_varint(out, written, length)
         out[written] = buffer[body]
-        written = _write_unsigned(out, written + 1, delta)
+        written = write_varint(out, written + 1, timestamp_deltas[row])
         copy_bytes(out, written, buffer, rest, end - rest)
         written += end - rest
     return written
@@ -279,15 +204,15 @@ def put_offsets(
     max_keys: int,
 ) -> tuple[int, int]:
     """Put rows in their order; gives (keys in the table, rows done), fewer where it is full."""
-    mask = np.uint64(len(table) // SLOT_WORDS - 1)
+    mask = np.uint64(len(table) // ENTRY_WORDS - 1)
     for row in range(len(offsets)):
         if not wanted[row]:
             continue
         slot = low[row] & mask
-        at = np.int64(slot) * SLOT_WORDS
+        at = np.int64(slot) * ENTRY_WORDS
         while table[at + 2] != 0 and (table[at] != low[row] or table[at + 1] != high[row]):
             slot = (slot + np.uint64(1)) & mask
-            at = np.int64(slot) * SLOT_WORDS
+            at = np.int64(slot) * ENTRY_WORDS
         if table[at + 2] == 0:
             if keys_count >= max_keys:
                 return keys_count, row
@@ -303,11 +228,11 @@ def put_offsets(
 @kernel
 def find_offsets(table: Uint64s, low: Uint64s, high: Uint64s, found: Int64s) -> None:
     """Look every row up; -1 where its key is not in the table, which has an empty slot."""
-    mask = np.uint64(len(table) // SLOT_WORDS - 1)
+    mask = np.uint64(len(table) // ENTRY_WORDS - 1)
     for row in range(len(low)):
         slot = low[row] & mask
-        at = np.int64(slot) * SLOT_WORDS
+        at = np.int64(slot) * ENTRY_WORDS
         while table[at + 2] != 0 and (table[at] != low[row] or table[at + 1] != high[row]):
             slot = (slot + np.uint64(1)) & mask
-            at = np.int64(slot) * SLOT_WORDS
+            at = np.int64(slot) * ENTRY_WORDS
         found[row] = np.int64(table[at + 2]) - 1

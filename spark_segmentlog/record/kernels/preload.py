@@ -13,8 +13,15 @@ from typing import Any
 from numba.core.registry import cpu_target
 
 from spark_segmentlog.record.codec import codec_kernels
-from spark_segmentlog.record.kernels import decode as kernels
-from spark_segmentlog.record.kernels import producers as producer_kernels
+from spark_segmentlog.record.kernels import (
+    checksum,
+    decode,
+    headers,
+    messages,
+    output,
+    producers,
+    records,
+)
 
 _log = logging.getLogger(__name__)
 _CACHE_ERRORS = (OSError, EOFError, pickle.PickleError, AttributeError, ImportError, LookupError)
@@ -30,8 +37,13 @@ def load_cached_kernels() -> int:
     """
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
-    modules = (kernels, codec_kernels, producer_kernels)
-    named = {value for it in modules for value in vars(it).values() if hasattr(value, "overloads")}
+    modules = (codec_kernels, checksum, headers, records, messages, output, decode, producers)
+    named = {
+        value
+        for module in modules
+        for value in vars(module).values()
+        if hasattr(value, "overloads")
+    }
     return sum(_load(value) for value in named)
 
 

@@ -7,8 +7,7 @@ mean is told in `spark_segmentlog.log.transactions.producer_tracker`.
 
 from __future__ import annotations
 
-from spark_segmentlog.record.jit import inlined, int64, kernel, load_be32, uint64
-from spark_segmentlog.record.kernels.decode import (
+from spark_segmentlog.record.header_fields import (
     ATTRIBUTES,
     BASE_OFFSET,
     BASE_SEQUENCE,
@@ -20,8 +19,9 @@ from spark_segmentlog.record.kernels.decode import (
     PRODUCER_ID,
     RECORDS_COUNT,
     SIZE_BYTES,
-    entry_crc_is_good,
 )
+from spark_segmentlog.record.jit import inlined, int64, kernel, load_be32, uint64
+from spark_segmentlog.record.kernels.checksum import entry_crc_is_good
 from spark_segmentlog.record.layout import CONTROL_MASK, RECORDS_OFFSET, TRANSACTIONAL_MASK
 from spark_segmentlog.record.plain.control import ControlRecordType
 from spark_segmentlog.record.types import Bools, Bytes, Int64s

@@ -25,8 +25,9 @@ from spark_segmentlog.errors import (
     InvalidBatchError,
     InvalidRecordError,
 )
-from spark_segmentlog.record.codec.block_stream import NO_LIMIT, BlockWindow, open_window
-from spark_segmentlog.record.codec.decompress import BlockError, BlockTooLargeError
+from spark_segmentlog.record.codec.block_window import NO_LIMIT, BlockWindow, open_window
+from spark_segmentlog.record.codec.codec import BlockError, BlockTooLargeError
+from spark_segmentlog.record.codec.codecs import unknown_codec_reason
 from spark_segmentlog.record.layout import (
     ATTRIBUTES_OFFSET,
     COMPRESSION_CODEC_MASK,
@@ -40,7 +41,6 @@ from spark_segmentlog.record.layout import (
     RECORD_BATCH_OVERHEAD,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
-    Codec,
     TimestampType,
 )
 from spark_segmentlog.record.plain.crc import crc32c
@@ -292,9 +292,8 @@ class BatchPlace:
 
     def check_codec(self, codec_id: int, magic: int) -> None:
         """Refuse a codec that this format does not have."""
-        largest = Codec.ZSTD if magic == MAGIC_V2 else Codec.LZ4
-        if codec_id > largest:
-            reason = f"compression codec {codec_id} in format {magic}, allowed 0 to {largest:d}"
+        reason = unknown_codec_reason(codec_id, magic)
+        if reason:
             raise self.error(InvalidBatchError, reason)
 
 

@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from spark_segmentlog.errors import InvalidBatchError, InvalidRecordError
-from spark_segmentlog.record.codec.block_stream import NO_LIMIT, BlockWindow
+from spark_segmentlog.record.codec.block_window import NO_LIMIT, BlockWindow
+from spark_segmentlog.record.codec.codecs import codec_name
 from spark_segmentlog.record.layout import (
     COMPRESSION_CODEC_MASK,
     HEADER_SIZE_UP_TO_MAGIC,
@@ -35,7 +36,6 @@ from spark_segmentlog.record.layout import (
     NULL_LENGTH,
     SIZE_OFFSET,
     TIMESTAMP_TYPE_MASK,
-    Codec,
     TimestampType,
 )
 from spark_segmentlog.record.plain.batch import BatchPlace, Record
@@ -163,8 +163,7 @@ def _inner_messages(
             reason = f"message of format {message.magic} in a wrapper of format {wrapper.magic}"
             raise place.error(InvalidRecordError, reason)
         if message.codec_id:
-            codec = message.codec_id
-            name = Codec(codec).name.lower() if codec in Codec._value2member_map_ else str(codec)
+            name = codec_name(message.codec_id)
             raise place.error(InvalidRecordError, f"message in a wrapper is compressed ({name})")
         yield message
         window.start += message.size_bytes

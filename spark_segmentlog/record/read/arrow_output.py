@@ -11,13 +11,23 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar, assert_never
 
 import numpy as np
 import pyarrow as pa
 
-from spark_segmentlog.record.kernels import decode as kernels
-from spark_segmentlog.record.row_types import COLUMN_TYPES, HEADERS_TYPE
+from spark_segmentlog.record.columns import (
+    COLUMNS,
+    HEADERS_TYPE,
+    Column,
+    Constant,
+    EntryField,
+    RecordBytes,
+    RecordHeaders,
+    RecordNumber,
+)
+from spark_segmentlog.record.kernels import output as kernels
+from spark_segmentlog.record.kernels.output import BinaryBuffers, Outputs
 from spark_segmentlog.record.types import ArrowArray, Bytes, Int32s, Int64s
 
 _FIRST_BYTES = 64 * 1024
@@ -25,55 +35,30 @@ _FIRST_HEADERS = 1024
 _MAX_POOLED = 3
 
 
-def _bytes_offsets(count: int) -> Int32s:
-    offsets = np.empty(count + 1, np.int32)
-    offsets[0] = 0
-    return offsets
+class _BytesFields(NamedTuple):
+    """Where the state of a decoder tells of the bytes in one field of `Outputs`."""
+
+    used: int
+    needed: int
+    nulls: int | None = None
 
 
-@dataclass(slots=True)
-class _Binary:
-    """Buffers of one binary column."""
-
-    offsets: Int32s
-    data: Bytes
-    valid: Bytes
-
-    @classmethod
-    def of(cls, count: int, size: int) -> _Binary:
-        return cls(_bytes_offsets(count), np.empty(size, np.uint8), np.empty(count, np.uint8))
-
-    def arrays(self) -> tuple[Int32s, Bytes, Bytes]:
-        return self.offsets, self.data, self.valid
+_BYTES = {
+    "key": _BytesFields(kernels.KEY_BYTES, kernels.NEEDED_KEY_BYTES, kernels.KEY_NULLS),
+    "value": _BytesFields(kernels.VALUE_BYTES, kernels.NEEDED_VALUE_BYTES, kernels.VALUE_NULLS),
+    "header_keys": _BytesFields(kernels.HEADER_KEY_BYTES, kernels.NEEDED_HEADER_KEY_BYTES),
+    "header_values": _BytesFields(
+        kernels.HEADER_VALUE_BYTES, kernels.NEEDED_HEADER_VALUE_BYTES, kernels.HEADER_VALUE_NULLS
+    ),
+}
 
 
 @dataclass(slots=True)
 class _Buffers:
-    """All buffers of one Arrow batch; those of columns that are not wanted are empty."""
+    """All buffers of one Arrow batch."""
 
-    offset: Int64s
-    timestamp: Int64s
-    timestamp_type: Int32s
-    key: _Binary
-    value: _Binary
-    header_offsets: Int32s
-    header_valid: Bytes
-    header_key: _Binary
-    header_value: _Binary
+    outputs: Outputs
     lent: list[weakref.ref[object]] = field(default_factory=list)
-
-    def outputs(self) -> kernels.Outputs:
-        return (
-            self.offset,
-            self.timestamp,
-            self.timestamp_type,
-            self.key.arrays(),
-            self.value.arrays(),
-            self.header_offsets,
-            self.header_valid,
-            self.header_key.arrays(),
-            self.header_value.arrays(),
-        )
 
     def is_free(self) -> bool:
         return all(view() is None for view in self.lent)
@@ -85,24 +70,13 @@ class _Buffers:
         return pa.py_buffer(view)
 
 
-@dataclass(slots=True)
-class _Capacity:
-    """What the next buffers should hold, as learned from those before."""
-
-    key_bytes: int = _FIRST_BYTES
-    value_bytes: int = _FIRST_BYTES
-    headers: int = _FIRST_HEADERS
-    header_key_bytes: int = _FIRST_BYTES
-    header_value_bytes: int = _FIRST_BYTES
-
-
 class ArrowOutput:
     """Collects rows that kernels write, and makes Arrow batches of them.
 
     Parameters
     ----------
     columns : sequence of str
-        Names of `COLUMN_TYPES`, in the order of the schema.
+        Names of `COLUMNS`, in the order of the schema.
     topic : str
     partition : int
         Constants of every row.
@@ -113,20 +87,29 @@ class ArrowOutput:
     def __init__(
         self, columns: Sequence[str], *, topic: str, partition: int, max_rows: int, max_bytes: int
     ) -> None:
-        unknown = [name for name in columns if name not in COLUMN_TYPES]
+        unknown = [name for name in columns if name not in COLUMNS]
         assert not unknown, unknown
-        self.schema = pa.schema([pa.field(name, COLUMN_TYPES[name]) for name in columns])
+        self._columns = [COLUMNS[name] for name in columns]
+        self.schema = pa.schema([pa.field(column.name, column.type) for column in self._columns])
         self.state: Int64s = np.zeros(kernels.STATE_FIELDS, np.int64)
-        self.outputs: kernels.Outputs
-        self._columns = tuple(columns)
+        self._written = {output for column in self._columns for output in column.source.outputs}
+        self._entry_fields = [
+            column.source.field for column in self._columns if isinstance(column.source, EntryField)
+        ]
         self._max_rows = max_rows
         self._max_bytes = max_bytes
-        self._topic = topic
-        self._partition = partition
-        self._constants: dict[str, ArrowArray] = {}
-        self._capacity = _Capacity()
+        self._constants: dict[str, str | int] = {"topic": topic, "partition": partition}
+        self._repeated: dict[str, ArrowArray] = {}
+        # What the next buffers should hold, as learned from those before.
+        self._bytes_capacity = dict.fromkeys(_BYTES, _FIRST_BYTES)
+        self._headers_capacity = _FIRST_HEADERS
         self._pool: list[_Buffers] = []
-        self._use(self._make_buffers())
+        self._buffers = _Buffers(self._make_outputs())
+
+    @property
+    def outputs(self) -> Outputs:
+        """Where the kernels write."""
+        return self._buffers.outputs
 
     @property
     def count(self) -> int:
@@ -134,159 +117,148 @@ class ArrowOutput:
         return int(self.state[kernels.COUNT])
 
     def grow(self) -> None:
-        """Make room for the record that the kernel could not place."""
-        buffers, state, capacity = self._buffers, self.state, self._capacity
-        key, value = buffers.header_key, buffers.header_value
-        capacity.key_bytes = self._grow_data(
-            buffers.key, kernels.KEY_BYTES, kernels.NEEDED_KEY_BYTES
+        """Make room for the record that the kernel had none for."""
+        grown: dict[str, Any] = {
+            name: self._grown_data(name, fields) for name, fields in _BYTES.items()
+        }
+        size, needed = (
+            len(self.outputs.header_values.valid),
+            int(self.state[kernels.NEEDED_HEADERS]),
         )
-        capacity.value_bytes = self._grow_data(
-            buffers.value, kernels.VALUE_BYTES, kernels.NEEDED_VALUE_BYTES
-        )
-        capacity.header_key_bytes = self._grow_data(
-            key, kernels.HEADER_KEY_BYTES, kernels.NEEDED_HEADER_KEY_BYTES
-        )
-        capacity.header_value_bytes = self._grow_data(
-            value, kernels.HEADER_VALUE_BYTES, kernels.NEEDED_HEADER_VALUE_BYTES
-        )
-        needed = int(state[kernels.NEEDED_HEADERS])
-        if needed > len(value.valid):
-            capacity.headers = max(needed, 2 * len(value.valid))
-            for column in (key, value):
-                column.offsets = _grown(column.offsets, len(column.offsets), capacity.headers + 1)
-                column.valid = _grown(column.valid, len(column.valid), capacity.headers)
-        self.outputs = buffers.outputs()
+        if needed > size:
+            self._headers_capacity = max(needed, 2 * size)
+            for name in ("header_keys", "header_values"):
+                grown[name] = _with_values(grown[name], self._headers_capacity)
+        self._buffers.outputs = self.outputs._replace(**grown)
 
-    def take(self) -> pa.RecordBatch | None:
+    def pop_batch(self) -> pa.RecordBatch | None:
         """Make a batch of the rows that are waiting; None when there are none."""
         count = self.count
         if not count:
             return None
-        arrays = [self._array(name, count) for name in self._columns]
+        arrays = [self._array(column, count) for column in self._columns]
         self._release()
         if not arrays:
             rows = pa.Array.from_buffers(pa.struct([]), count, [None])
             return pa.RecordBatch.from_struct_array(rows)
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _grow_data(self, column: _Binary, used_field: int, needed_field: int) -> int:
-        needed, size = int(self.state[needed_field]), len(column.data)
+    def _grown_data(self, name: str, fields: _BytesFields) -> BinaryBuffers:
+        column: BinaryBuffers = getattr(self.outputs, name)
+        needed, size = int(self.state[fields.needed]), len(column.data)
         if needed > size:
             size = max(needed, min(4 * size, self._max_bytes))
-            column.data = _grown(column.data, int(self.state[used_field]), size)
-        return min(size, self._max_bytes)
+            column = column._replace(data=_grown(column.data, int(self.state[fields.used]), size))
+        self._bytes_capacity[name] = min(size, self._max_bytes)
+        return column
 
     def _release(self) -> None:
-        """Put the buffers aside until Arrow has done with them, and take others."""
-        self.state[kernels.COUNT : kernels.HEADER_KEYS_NOT_ASCII + 1] = 0
-        largest = max(len(self._buffers.key.data), len(self._buffers.value.data))
+        """Put the buffers aside until Arrow has done with them, and use others."""
+        self.state[[*kernels.WRITTEN_FIELDS]] = 0
+        largest = max(len(self.outputs.key.data), len(self.outputs.value.data))
         if len(self._pool) < _MAX_POOLED and largest <= self._max_bytes:
             self._pool.append(self._buffers)
         for index, buffers in enumerate(self._pool):
             if buffers.is_free():
                 del self._pool[index]
                 buffers.lent.clear()
-                self._use(buffers)
+                self._buffers = buffers
                 return
-        self._use(self._make_buffers())
+        self._buffers = _Buffers(self._make_outputs())
 
-    def _use(self, buffers: _Buffers) -> None:
-        self._buffers = buffers
-        self.outputs = buffers.outputs()
-
-    def _make_buffers(self) -> _Buffers:
-        capacity = self._capacity
-
+    def _make_outputs(self) -> Outputs:
         def rows(name: str) -> int:
-            return self._max_rows if name in self._columns else 0
+            return self._max_rows if name in self._written else 0
 
-        def size(name: str, wanted: int) -> int:
-            return wanted if name in self._columns else 0
+        def binary(name: str, count: int) -> BinaryBuffers:
+            size = self._bytes_capacity[name] if name in self._written else 0
+            return BinaryBuffers(
+                _starts(count), np.empty(size, np.uint8), np.empty(count, np.uint8)
+            )
 
-        headers = size("headers", capacity.headers)
-        return _Buffers(
-            offset=np.empty(rows("offset"), np.int64),
-            timestamp=np.empty(rows("timestamp"), np.int64),
-            timestamp_type=np.empty(rows("timestampType"), np.int32),
-            key=_Binary.of(rows("key"), size("key", capacity.key_bytes)),
-            value=_Binary.of(rows("value"), size("value", capacity.value_bytes)),
-            header_offsets=_bytes_offsets(rows("headers")),
-            header_valid=np.empty(rows("headers"), np.uint8),
-            header_key=_Binary.of(headers, size("headers", capacity.header_key_bytes)),
-            header_value=_Binary.of(headers, size("headers", capacity.header_value_bytes)),
+        headers = self._headers_capacity if "header_values" in self._written else 0
+        # Of all columns, since kernels are compiled for one type of each field.
+        numbers: dict[str, Any] = {
+            column.source.output: np.empty(rows(column.source.output), _dtype(column.type))
+            for column in COLUMNS.values()
+            if type(column.source) is RecordNumber
+        }
+        return Outputs(
+            **numbers,
+            key=binary("key", rows("key")),
+            value=binary("value", rows("value")),
+            list_starts=_starts(rows("list_starts")),
+            list_valid=np.empty(rows("list_valid"), np.uint8),
+            header_keys=binary("header_keys", headers),
+            header_values=binary("header_values", headers),
+            entry_fields=np.empty((len(self._entry_fields), self._max_rows), np.int64),
+            entry_field_numbers=np.array(self._entry_fields, np.int64),
         )
 
     # Columns
 
-    def _array(self, name: str, count: int) -> ArrowArray:
-        buffers, state = self._buffers, self.state
-        if name == "key":
-            return self._binary(buffers.key, count, kernels.KEY_BYTES, kernels.KEY_NULLS)
-        if name == "value":
-            return self._binary(buffers.value, count, kernels.VALUE_BYTES, kernels.VALUE_NULLS)
-        if name == "headers":
-            return self._headers(count, int(state[kernels.HEADERS]))
-        if name in ("topic", "partition"):
-            return self._constant(name, count)
-        arrays: dict[str, Int64s | Int32s] = {
-            "offset": buffers.offset,
-            "timestamp": buffers.timestamp,
-            "timestampType": buffers.timestamp_type,
-        }
-        lent = [None, buffers.lend(arrays[name], count)]
-        return pa.Array.from_buffers(COLUMN_TYPES[name], count, lent, 0)
+    def _array(self, column: Column, count: int) -> ArrowArray:
+        match column.source:
+            case Constant(name):
+                return self._constant(name, count)
+            case RecordBytes(output):
+                return self._binary(output, count, column.type)
+            case RecordNumber(output):
+                return self._numbers(getattr(self.outputs, output), count, column.type)
+            case RecordHeaders():
+                return self._headers(count, int(self.state[kernels.HEADERS]))
+            case EntryField(number):
+                values = self.outputs.entry_fields[self._entry_fields.index(number), :count]
+                return self._numbers(values.astype(_dtype(column.type)), count, column.type)
+            case _ as never:
+                assert_never(never)
+
+    def _numbers(self, values: Int64s | Int32s, count: int, kind: pa.DataType) -> ArrowArray:
+        return pa.Array.from_buffers(kind, count, [None, self._buffers.lend(values, count)], 0)
 
     def _constant(self, name: str, count: int) -> ArrowArray:
         """A slice of a column that is made once, and again when it is too short."""
-        column = self._constants.get(name)
+        column = self._repeated.get(name)
         if column is None or len(column) < count:
             rows = max(count, self._max_rows // 32)
-            column = (
-                _repeated_text(self._topic, rows)
-                if name == "topic"
-                else _repeated_int(self._partition, rows)
-            )
-            self._constants[name] = column
+            self._repeated[name] = column = _repeated(self._constants[name], rows)
         return column[:count]
 
-    def _binary(
-        self,
-        column: _Binary,
-        count: int,
-        used_field: int,
-        nulls_field: int | None,
-        kind: pa.DataType = COLUMN_TYPES["key"],
-    ) -> ArrowArray:
-        nulls = int(self.state[nulls_field]) if nulls_field is not None else 0
+    def _binary(self, name: str, count: int, kind: pa.DataType) -> ArrowArray:
+        column: BinaryBuffers = getattr(self.outputs, name)
+        fields = _BYTES[name]
+        nulls = 0 if fields.nulls is None else int(self.state[fields.nulls])
         lent = [
             _bitmap(column.valid, count) if nulls else None,
             self._buffers.lend(column.offsets, count + 1),
-            self._buffers.lend(column.data, int(self.state[used_field])),
+            self._buffers.lend(column.data, int(self.state[fields.used])),
         ]
         return pa.Array.from_buffers(kind, count, lent, nulls)
 
     def _headers(self, count: int, entries: int) -> ArrowArray:
-        buffers = self._buffers
-        keys = self._binary(
-            buffers.header_key, entries, kernels.HEADER_KEY_BYTES, None, pa.string()
-        )
+        keys = self._binary("header_keys", entries, pa.string())
         if self.state[kernels.HEADER_KEYS_NOT_ASCII]:
             keys = _valid_text(keys)
-        values = self._binary(
-            buffers.header_value,
-            entries,
-            kernels.HEADER_VALUE_BYTES,
-            kernels.HEADER_VALUE_NULLS,
-        )
+        values = self._binary("header_values", entries, pa.binary())
         pairs = pa.Array.from_buffers(
             HEADERS_TYPE.value_type, entries, [None], 0, children=[keys, values]
         )
         nulls = int(self.state[kernels.HEADERS_NULLS])
         lent = [
-            _bitmap(buffers.header_valid, count) if nulls else None,
-            buffers.lend(buffers.header_offsets, count + 1),
+            _bitmap(self.outputs.list_valid, count) if nulls else None,
+            self._buffers.lend(self.outputs.list_starts, count + 1),
         ]
         return pa.Array.from_buffers(HEADERS_TYPE, count, lent, nulls, children=[pairs])
+
+
+def _starts(count: int) -> Int32s:
+    starts = np.empty(count + 1, np.int32)
+    starts[0] = 0
+    return starts
+
+
+def _dtype(kind: pa.DataType) -> str:
+    return f"i{kind.bit_width // 8}"
 
 
 _Array = TypeVar("_Array", Bytes, Int32s)
@@ -296,6 +268,14 @@ def _grown(array: _Array, used: int, size: int) -> _Array:
     grown = np.empty(size, array.dtype)
     grown[:used] = array[:used]
     return grown
+
+
+def _with_values(column: BinaryBuffers, count: int) -> BinaryBuffers:
+    """Make room for so many values."""
+    return column._replace(
+        offsets=_grown(column.offsets, len(column.offsets), count + 1),
+        valid=_grown(column.valid, len(column.valid), count),
+    )
 
 
 def _bitmap(valid: Bytes, count: int) -> pa.Buffer:
@@ -315,13 +295,11 @@ def _valid_text(keys: ArrowArray) -> ArrowArray:
 # Made of buffers, since pa.scalar and pa.array import pandas, which costs a new worker a second.
 
 
-def _repeated_text(text: str, count: int) -> ArrowArray:
-    data = text.encode()
+def _repeated(value: str | int, count: int) -> ArrowArray:
+    if isinstance(value, int):
+        values = np.full(count, value, np.int32)
+        return pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(values)])
+    data = value.encode()
     offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(data))
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data * count)]
     return pa.Array.from_buffers(pa.string(), count, buffers)
-
-
-def _repeated_int(value: int, count: int) -> ArrowArray:
-    values = np.full(count, value, np.int32)
-    return pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(values)])

@@ -23,20 +23,21 @@ from spark_segmentlog.errors import (
     InvalidRecordError,
     MalformedTimestampError,
 )
-from spark_segmentlog.record.codec.block_stream import NO_LIMIT, BlockWindow, open_window
+from spark_segmentlog.record import header_fields as fields
+from spark_segmentlog.record.codec.block_window import NO_LIMIT, BlockWindow, open_window
+from spark_segmentlog.record.codec.codec import BlockError, BlockTooLargeError, OutputFullError
 from spark_segmentlog.record.codec.codec_kernels import whole_frames
-from spark_segmentlog.record.codec.decompress import (
-    BlockError,
-    BlockTooLargeError,
-    DecompressionBuffer,
-    OutputFullError,
-)
+from spark_segmentlog.record.codec.codecs import first_formats
+from spark_segmentlog.record.codec.decompression_buffer import DecompressionBuffer
+from spark_segmentlog.record.codec.zstd import ZSTD
 from spark_segmentlog.record.kernels import decode as kernels
+from spark_segmentlog.record.kernels import headers, output
+from spark_segmentlog.record.kernels.checksum import entry_crc_is_good
+from spark_segmentlog.record.kernels.records import split_joined
 from spark_segmentlog.record.layout import (
     COMPRESSION_CODEC_MASK,
     MAGIC_V2,
     RECORD_BATCH_OVERHEAD,
-    Codec,
 )
 from spark_segmentlog.record.plain.batch import BatchPlace, iterate_records
 from spark_segmentlog.record.plain.legacy import iterate_messages
@@ -69,8 +70,8 @@ class _Input:
     file_position: int
 
     def span(self, row: int) -> tuple[int, int]:
-        start = int(self.entries[row, kernels.POSITION]) - self.file_position
-        return start, start + int(self.entries[row, kernels.SIZE_BYTES])
+        start = int(self.entries[row, fields.POSITION]) - self.file_position
+        return start, start + int(self.entries[row, fields.SIZE_BYTES])
 
     def records(self, row: int) -> memoryview:
         """What stands behind the header of a batch."""
@@ -128,17 +129,15 @@ class RecordDecoder:
         self._check_crcs = check_crcs
         self._max_decompressed_bytes = max_decompressed_bytes
         self._scratch = DecompressionBuffer(max_decompressed_bytes)
-        settings = _settings(columns, record_filter)
-        settings[kernels.MAX_ROWS] = max_arrow_rows
-        settings[kernels.MAX_BYTES] = max_bytes
-        settings[kernels.CHECK_CRCS] = check_crcs
-        settings[kernels.VALIDATE_FIRST] = validate_first
         self._check_wrapper: CheckWrapper | None = None
-        self._start_offset = int(settings[kernels.START_OFFSET])
-        self._settings = settings
-        # For bytes whose checksum was compared before they were decompressed.
-        self._checked_settings = settings.copy()
-        self._checked_settings[kernels.CHECK_CRCS] = False
+        self._bounds = record_filter.bounds()
+        self._settings = output.Settings(
+            bounds=self._bounds,
+            max_rows=max_arrow_rows,
+            max_bytes=max_bytes,
+            check_crcs=check_crcs,
+            validate_first=validate_first,
+        )
 
     @property
     def source(self) -> str:
@@ -190,29 +189,35 @@ class RecordDecoder:
         MalformedTimestampError
             When a timestamp cannot be held by Spark, and that column is asked for.
         """
-        start_offset = max(self._start_offset, min_offset)
+        start_offset = max(self._bounds.start_offset, min_offset)
         self._check_wrapper = check_wrapper
-        self._settings[kernels.START_OFFSET] = start_offset
-        self._checked_settings[kernels.START_OFFSET] = start_offset
+        self._settings = self._settings._replace(
+            bounds=self._bounds._replace(start_offset=start_offset)
+        )
         flat = flat_bytes(buffer)
         source = _Input(flat, bytes_view(flat), table.entries, file_position)
         for kind, rows, spans in _runs(source, selected):
             yield from self._decode_run(source, kind, rows, spans)
 
+    @property
+    def _checked_settings(self) -> output.Settings:
+        """For bytes whose checksum was compared before they were decompressed."""
+        return self._settings._replace(check_crcs=False)
+
     def flush(self) -> pa.RecordBatch | None:
         """Give out the rows that are waiting, if there are any."""
-        return self._output.take()
+        return self._output.pop_batch()
 
     def _decode_run(
         self, source: _Input, kind: int, rows: Int64s, spans: Int64s
     ) -> Iterator[pa.RecordBatch]:
-        if kind == kernels.PLAIN_BATCH:
+        if kind == headers.PLAIN_BATCH:
             return self._decode_batches(source, source.buffer, rows, spans, self._settings)
-        if kind == kernels.COMPRESSED_BATCH:
+        if kind == headers.COMPRESSED_BATCH:
             return self._decode_compressed(source, rows)
-        if kind == kernels.PLAIN_MESSAGE:
+        if kind == headers.PLAIN_MESSAGE:
             return self._decode_messages(source, rows)
-        if kind == kernels.WRAPPER:
+        if kind == headers.WRAPPER:
             return self._decode_wrappers(source, rows)
         return self._raise_error(source, int(rows[0]))
 
@@ -224,11 +229,11 @@ class RecordDecoder:
         body: Bytes,
         rows: Int64s,
         spans: Int64s,
-        settings: Int64s,
+        settings: output.Settings,
         *,
         first: tuple[int, int] = (0, 0),
     ) -> Iterator[pa.RecordBatch]:
-        output = self._output
+        written = self._output
 
         def step() -> int:
             return kernels.decode_batches(
@@ -239,8 +244,8 @@ class RecordDecoder:
                 rows,
                 spans,
                 settings,
-                output.state,
-                output.outputs,
+                written.state,
+                written.outputs,
             )
 
         return self._drive(step, source, rows, spans, first)
@@ -248,7 +253,7 @@ class RecordDecoder:
     def _decode_compressed(self, source: _Input, rows: Int64s) -> Iterator[pa.RecordBatch]:
         good = np.ones(len(rows), np.bool_)
         if self._check_crcs:
-            kernels.check_entry_crcs(
+            headers.check_entry_crcs(
                 source.buffer, source.entries, rows, source.file_position, good
             )
         done = 0
@@ -275,8 +280,8 @@ class RecordDecoder:
         """
         self._scratch.clear()
         rows = rows[: _first_false(good[:_MAX_GROUP_ROWS])]
-        codecs = source.entries[rows, kernels.ATTRIBUTES] & COMPRESSION_CODEC_MASK
-        zstd_rows = rows[: _first_false(codecs == Codec.ZSTD)]
+        codecs = source.entries[rows, fields.ATTRIBUTES] & COMPRESSION_CODEC_MASK
+        zstd_rows = rows[: _first_false(codecs == ZSTD.number)]
         if len(zstd_rows) > 1:
             joined = self._decompress_joined(source, zstd_rows)
             if len(joined):
@@ -284,7 +289,7 @@ class RecordDecoder:
             self._scratch.clear()
         spans = self._decompress_each(source, rows, codecs)
         if len(zstd_rows) > 1 and len(spans):
-            alone = source.entries[rows[: len(spans)], kernels.SIZE_BYTES]
+            alone = source.entries[rows[: len(spans)], fields.SIZE_BYTES]
             self._scratch.learn(int(alone.sum()))
         return spans
 
@@ -310,21 +315,19 @@ class RecordDecoder:
     def _decompress_joined(self, source: _Input, rows: Int64s) -> Int64s:
         """Decompress zstd batches by one call; their spans, or none when that cannot be."""
         scratch = self._scratch
-        sizes = source.entries[rows, kernels.SIZE_BYTES] - RECORD_BATCH_OVERHEAD
+        sizes = source.entries[rows, fields.SIZE_BYTES] - RECORD_BATCH_OVERHEAD
         rows = rows[: np.searchsorted(np.cumsum(sizes), scratch.joined_bytes) + 1]
         if len(rows) < 2:
             return _NO_SPANS
-        ends = source.entries[rows, kernels.POSITION] - source.file_position
-        ends += source.entries[rows, kernels.SIZE_BYTES]
+        ends = source.entries[rows, fields.POSITION] - source.file_position
+        ends += source.entries[rows, fields.SIZE_BYTES]
         spans = np.column_stack((ends - sizes[: len(rows)], ends))
         count = whole_frames(source.buffer, spans)
         rows, spans = rows[:count], spans[:count]
         if count < 2 or not scratch.append_joined([source.records(row) for row in rows.tolist()]):
             return _NO_SPANS
-        counts = source.entries[rows, kernels.RECORDS_COUNT]
-        if not kernels.split_joined(
-            scratch.data, scratch.used_bytes, counts, scratch.marker, spans
-        ):
+        counts = source.entries[rows, fields.RECORDS_COUNT]
+        if not split_joined(scratch.data, scratch.used_bytes, counts, scratch.marker, spans):
             return _NO_SPANS
         return spans[: _first_false(spans[:, 1] - spans[:, 0] <= scratch.max_bytes)]
 
@@ -332,7 +335,7 @@ class RecordDecoder:
         """Decode one batch piece by piece: one that does not fit where ordinary ones do."""
         header = source.entries[row]
         window = BlockWindow(
-            int(header[kernels.ATTRIBUTES]) & COMPRESSION_CODEC_MASK,
+            int(header[fields.ATTRIBUTES]) & COMPRESSION_CODEC_MASK,
             source.records(row),
             magic=MAGIC_V2,
             max_bytes=self._max_decompressed_bytes,
@@ -340,8 +343,8 @@ class RecordDecoder:
         )
         batch = StreamedBatch(window, header)
         try:
-            if self._settings[kernels.VALIDATE_FIRST]:
-                batch.check(self._output.state)
+            if self._settings.validate_first:
+                batch.check()
             for piece in batch.pieces():
                 yield from self._decode_piece(source, piece)
         except (BlockError, BlockTooLargeError):
@@ -357,14 +360,16 @@ class RecordDecoder:
     # Formats 0 and 1
 
     def _decode_messages(self, source: _Input, rows: Int64s) -> Iterator[pa.RecordBatch]:
-        messages = plain_messages(source.entries[rows], source.file_position)
-        step = self._message_step(source.buffer, messages, self._settings)
+        messages = plain_messages(source.entries, rows, source.file_position)
+        step = self._message_step(source, source.buffer, messages, self._settings)
         return self._drive(step, source, rows)
 
-    def _message_step(self, buffer: Bytes, messages: Int64s, settings: Int64s) -> Callable[[], int]:
-        output = self._output
+    def _message_step(
+        self, source: _Input, buffer: Bytes, messages: Int64s, settings: output.Settings
+    ) -> Callable[[], int]:
+        written = self._output
         return lambda: kernels.decode_messages(
-            buffer, messages, settings, output.state, output.outputs
+            buffer, source.entries, messages, settings, written.state, written.outputs
         )
 
     def _decode_wrappers(self, source: _Input, rows: Int64s) -> Iterator[pa.RecordBatch]:
@@ -374,8 +379,10 @@ class RecordDecoder:
                 wrapper.check(check_crcs=self._check_crcs)
                 if self._check_wrapper is not None and not wrapper.is_as_expected:
                     self._check_wrapper(row, wrapper.first_offset, wrapper.last_offset)
-                for messages in wrapper.messages():
-                    step = self._message_step(wrapper.data, messages, self._checked_settings)
+                for messages in wrapper.messages(row):
+                    step = self._message_step(
+                        source, wrapper.data, messages, self._checked_settings
+                    )
                     yield from self._drive(step, source, np.full(len(messages), row))
             except (BlockError, BlockTooLargeError):
                 self._raise_error(source, row)
@@ -384,15 +391,13 @@ class RecordDecoder:
         """Open a wrapper, decompressed whole where it fits; `BlockError` where it is bad itself."""
         start, end = source.span(row)
         header = source.entries[row]
-        magic = int(header[kernels.MAGIC])
+        magic = int(header[fields.MAGIC])
         block = wrapper_value(source.view[start:end], magic)
-        if block is None or (
-            self._check_crcs and not kernels.entry_crc_is_good(source.buffer, start, end)
-        ):
+        if block is None or (self._check_crcs and not entry_crc_is_good(source.buffer, start, end)):
             raise BlockError("a wrapper that is bad itself")
         self._scratch.clear()
         window = open_window(
-            int(header[kernels.ATTRIBUTES]) & COMPRESSION_CODEC_MASK,
+            int(header[fields.ATTRIBUTES]) & COMPRESSION_CODEC_MASK,
             block,
             magic=magic,
             max_bytes=self._max_decompressed_bytes,
@@ -414,19 +419,19 @@ class RecordDecoder:
 
         `first` is where the only one of them is taken up: its record, and where that starts.
         """
-        output, state = self._output, self._output.state
-        state[kernels.ROW : kernels.BODY_POSITION + 1] = 0
-        while (code := step()) != kernels.DONE:
-            index = int(state[kernels.ROW])
-            if code == kernels.OUTPUT_FULL:
-                yield output.take()
-            elif code == kernels.OUTPUT_SMALL:
-                output.grow()
-            elif code == kernels.BAD_TIMESTAMP:
+        written, state = self._output, self._output.state
+        state[[*output.INPUT_FIELDS]] = 0
+        while (code := step()) != output.DONE:
+            index = int(state[output.ROW])
+            if code == output.OUTPUT_FULL:
+                yield written.pop_batch()
+            elif code == output.OUTPUT_SMALL:
+                written.grow()
+            elif code == output.BAD_TIMESTAMP:
                 raise self._timestamp_error()
-            elif code == kernels.BAD_RECORD and spans is not None:
-                position = first[1] + int(state[kernels.BODY_POSITION] - spans[index, 0])
-                record = first[0] + int(state[kernels.RECORD])
+            elif code == output.BAD_RECORD and spans is not None:
+                position = first[1] + int(state[output.BODY_POSITION] - spans[index, 0])
+                record = first[0] + int(state[output.RECORD])
                 self._raise_error(source, int(rows[index]), (record, position))
             else:
                 self._raise_error(source, int(rows[index]))
@@ -435,9 +440,9 @@ class RecordDecoder:
         state = self._output.state
         return MalformedTimestampError(
             f"[KAFKA_MALFORMED_RECORD_TIMESTAMP] record timestamp outside of what Spark can hold: "
-            f"{state[kernels.BAD_TIMESTAMP_MS]} ms at topic {self._topic}, "
-            f"partition {self._partition}, offset {state[kernels.BAD_OFFSET]}, "
-            f"allowed {kernels.SPARK_MIN_TIMESTAMP_MS} to {kernels.SPARK_MAX_TIMESTAMP_MS} ms "
+            f"{state[output.BAD_TIMESTAMP_MS]} ms at topic {self._topic}, "
+            f"partition {self._partition}, offset {state[output.BAD_OFFSET]}, "
+            f"allowed {output.SPARK_MIN_TIMESTAMP_MS} to {output.SPARK_MAX_TIMESTAMP_MS} ms "
             f"(years 1 to 9999; file {self._source})"
         )
 
@@ -451,9 +456,9 @@ class RecordDecoder:
         """
         start, end = source.span(row)
         header = source.entries[row]
-        position = int(header[kernels.POSITION])
+        position = int(header[fields.POSITION])
         twin = iterate_messages
-        if header[kernels.MAGIC] == MAGIC_V2:
+        if header[fields.MAGIC] == MAGIC_V2:
             twin = partial(iterate_records, first=first_bad)
         for _ in twin(
             source.view[start:end],
@@ -463,24 +468,8 @@ class RecordDecoder:
             max_decompressed_bytes=self._max_decompressed_bytes,
         ):
             pass
-        place = BatchPlace(self._source, position, int(header[kernels.BASE_OFFSET]), end - start)
+        place = BatchPlace(self._source, position, int(header[fields.BASE_OFFSET]), end - start)
         raise place.error(InvalidRecordError, "records that do not fit their batch")
-
-
-def _settings(columns: Sequence[str], record_filter: RecordFilter) -> Int64s:
-    settings = np.zeros(kernels.SETTINGS_FIELDS, np.int64)
-    flags = {
-        kernels.WANT_KEY: "key",
-        kernels.WANT_VALUE: "value",
-        kernels.WANT_OFFSET: "offset",
-        kernels.WANT_TIMESTAMP: "timestamp",
-        kernels.WANT_TIMESTAMP_TYPE: "timestampType",
-        kernels.WANT_HEADERS: "headers",
-    }
-    for flag, name in flags.items():
-        settings[flag] = name in columns
-    settings[kernels.START_OFFSET : kernels.MAX_TIMESTAMP_MS + 1] = record_filter.bounds()
-    return settings
 
 
 def _first_false(mask: Bools) -> int:
@@ -496,8 +485,15 @@ def _runs(source: _Input, selected: Bools | Int64s | None) -> Iterator[tuple[int
         rows = rows[selected]
     planned, kinds = np.empty_like(rows), np.empty_like(rows)
     spans = np.empty((len(rows), 2), np.int64)
-    count = kernels.plan_entries(
-        source.entries, rows, source.file_position, len(source.buffer), planned, kinds, spans
+    count = headers.plan_entries(
+        source.entries,
+        rows,
+        source.file_position,
+        len(source.buffer),
+        first_formats(),
+        planned,
+        kinds,
+        spans,
     )
     if count < 0:
         raise IndexError("header table of other bytes than these")

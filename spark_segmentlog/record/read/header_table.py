@@ -13,7 +13,8 @@ from enum import Enum
 
 import numpy as np
 
-from spark_segmentlog.record.kernels import decode as kernels
+from spark_segmentlog.record import header_fields as fields
+from spark_segmentlog.record.kernels import headers as kernels
 from spark_segmentlog.record.layout import (
     COMPRESSION_CODEC_MASK,
     CONTROL_MASK,
@@ -98,20 +99,20 @@ class HeaderTable:
     reason: str = ""
     unordered_row: int = -1
 
-    position = _column(kernels.POSITION, "File position of its first byte.")
-    size_bytes = _column(kernels.SIZE_BYTES, "Bytes of the whole entry.")
-    base_offset = _column(kernels.BASE_OFFSET, "First offset it covers (a lower bound).")
-    last_offset = _column(kernels.LAST_OFFSET, "Last offset it covers (inclusive).")
-    magic = _column(kernels.MAGIC, "Format, 0 to 2.")
-    attributes = _column(kernels.ATTRIBUTES, "Attributes as they are.")
-    base_timestamp = _column(kernels.BASE_TIMESTAMP, "Base timestamp, or delete horizon (ms).")
-    max_timestamp = _column(kernels.MAX_TIMESTAMP, "Largest timestamp (ms).")
-    partition_leader_epoch = _column(kernels.PARTITION_LEADER_EPOCH, "Leader epoch, or -1.")
-    producer_id = _column(kernels.PRODUCER_ID, "Producer id, or -1.")
-    producer_epoch = _column(kernels.PRODUCER_EPOCH, "Producer epoch, or -1.")
-    base_sequence = _column(kernels.BASE_SEQUENCE, "Sequence number of the first record, or -1.")
-    records_count = _column(kernels.RECORDS_COUNT, "Number of records, -1 where unknown.")
-    crc = _column(kernels.CRC, "Stored checksum, unsigned.")
+    position = _column(fields.POSITION, "File position of its first byte.")
+    size_bytes = _column(fields.SIZE_BYTES, "Bytes of the whole entry.")
+    base_offset = _column(fields.BASE_OFFSET, "First offset it covers (a lower bound).")
+    last_offset = _column(fields.LAST_OFFSET, "Last offset it covers (inclusive).")
+    magic = _column(fields.MAGIC, "Format, 0 to 2.")
+    attributes = _column(fields.ATTRIBUTES, "Attributes as they are.")
+    base_timestamp = _column(fields.BASE_TIMESTAMP, "Base timestamp, or delete horizon (ms).")
+    max_timestamp = _column(fields.MAX_TIMESTAMP, "Largest timestamp (ms).")
+    partition_leader_epoch = _column(fields.PARTITION_LEADER_EPOCH, "Leader epoch, or -1.")
+    producer_id = _column(fields.PRODUCER_ID, "Producer id, or -1.")
+    producer_epoch = _column(fields.PRODUCER_EPOCH, "Producer epoch, or -1.")
+    base_sequence = _column(fields.BASE_SEQUENCE, "Sequence number of the first record, or -1.")
+    records_count = _column(fields.RECORDS_COUNT, "Number of records, -1 where unknown.")
+    crc = _column(fields.CRC, "Stored checksum, unsigned.")
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -119,7 +120,7 @@ class HeaderTable:
     @property
     def codec(self) -> Int64s:
         """Number of the compression codec, 0 for none; also one that is unknown."""
-        return self.entries[:, kernels.ATTRIBUTES] & COMPRESSION_CODEC_MASK
+        return self.entries[:, fields.ATTRIBUTES] & COMPRESSION_CODEC_MASK
 
     @property
     def is_compressed(self) -> Bools:
@@ -130,9 +131,9 @@ class HeaderTable:
     @property
     def timestamp_type(self) -> Int64s:
         """-1 none (format 0), 0 CreateTime, 1 LogAppendTime."""
-        append = (self.entries[:, kernels.ATTRIBUTES] & TIMESTAMP_TYPE_MASK) != 0
+        append = (self.entries[:, fields.ATTRIBUTES] & TIMESTAMP_TYPE_MASK) != 0
         kinds: Int64s = append.astype(np.int64)
-        kinds[self.entries[:, kernels.MAGIC] == MAGIC_V0] = TimestampType.NO_TIMESTAMP_TYPE
+        kinds[self.entries[:, fields.MAGIC] == MAGIC_V0] = TimestampType.NO_TIMESTAMP_TYPE
         return kinds
 
     @property
@@ -152,8 +153,8 @@ class HeaderTable:
 
     def _has(self, mask: int) -> Bools:
         # These bits mean something in format 2 alone.
-        is_batch = self.entries[:, kernels.MAGIC] == MAGIC_V2
-        has: Bools = is_batch & ((self.entries[:, kernels.ATTRIBUTES] & mask) != 0)
+        is_batch = self.entries[:, fields.MAGIC] == MAGIC_V2
+        has: Bools = is_batch & ((self.entries[:, fields.ATTRIBUTES] & mask) != 0)
         return has
 
     def select(self, rows: Bools | Int64s) -> HeaderTable:
@@ -220,7 +221,7 @@ def scan_headers(
     assert 0 <= start <= end <= len(buffer)
     smallest = LOG_OVERHEAD + MIN_MESSAGE_SIZE_V0
     rows = min(max_entries, (end - start) // smallest)
-    entries = np.empty((rows, kernels.HEADER_FIELDS), np.int64)
+    entries = np.empty((rows, fields.HEADER_FIELDS), np.int64)
     count, position, stop, needed, unordered = kernels.scan_entries(
         buffer, start, end, file_position, first_offset, entries
     )
@@ -316,8 +317,8 @@ def _possible_starts(buffer: Bytes, at: int, min_offset: int, end_offset: int) -
 
 def check_inside(buffer: Bytes, entries: Int64s, rows: Int64s, file_position: int) -> None:
     """Make sure that rows of a table lie in a buffer, since no kernel would notice."""
-    starts = entries[rows, kernels.POSITION] - file_position
-    ends = starts + entries[rows, kernels.SIZE_BYTES]
+    starts = entries[rows, fields.POSITION] - file_position
+    ends = starts + entries[rows, fields.SIZE_BYTES]
     if len(rows) and (starts.min() < 0 or ends.max() > len(buffer)):
         raise IndexError("header table of other bytes than these")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spark_segmentlog.record.kernels import decode as kernels
+from spark_segmentlog.record.kernels.headers import Bounds, select_entries
 from spark_segmentlog.record.read.header_table import HeaderTable
 from spark_segmentlog.record.types import Bools
 
@@ -31,14 +31,14 @@ class RecordFilter:
     min_timestamp_ms: int | None = None
     max_timestamp_ms: int | None = None
 
-    def bounds(self) -> tuple[int, int, int, int]:
-        """Give the four bounds as 64-bit numbers, in the order of the parameters."""
+    def bounds(self) -> Bounds:
+        """Give the four bounds as 64-bit numbers."""
         low, high = self.min_timestamp_ms, self.max_timestamp_ms
-        return (
-            _clamped(self.start_offset),
-            _clamped(self.end_offset),
-            _INT64_MIN if low is None else _clamped(low),
-            _INT64_MAX if high is None else _clamped(high),
+        return Bounds(
+            start_offset=_clamped(self.start_offset),
+            end_offset=_clamped(self.end_offset),
+            min_timestamp_ms=_INT64_MIN if low is None else _clamped(low),
+            max_timestamp_ms=_INT64_MAX if high is None else _clamped(high),
         )
 
 
@@ -69,12 +69,12 @@ def choose_entries(
 ) -> EntryChoice:
     """Choose by their headers the entries that may hold records that pass a filter.
 
-    Entries that start at or behind `end_position` are left out.
+    Entries that start at or after `end_position` are left out.
     """
     selected, unread = np.empty(len(table), np.bool_), np.empty(len(table), np.bool_)
-    has_transactions = kernels.select_entries(
+    has_transactions = select_entries(
         table.entries,
-        *record_filter.bounds(),
+        record_filter.bounds(),
         _INT64_MAX if end_position is None else end_position,
         selected,
         unread,

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spark_segmentlog.record.codec.block_stream import BlockWindow
-from spark_segmentlog.record.codec.decompress import BlockError
-from spark_segmentlog.record.kernels import decode as kernels
+from spark_segmentlog.record import header_fields as fields
+from spark_segmentlog.record.codec.block_window import BlockWindow
+from spark_segmentlog.record.codec.codec import BlockError
+from spark_segmentlog.record.kernels.records import good_records, whole_records
 from spark_segmentlog.record.types import Bytes, Int64s
 
 
@@ -56,13 +57,13 @@ class StreamedBatch:
         self._header = header
         self.reached = (0, 0)
 
-    def check(self, state: Int64s) -> None:
-        """Check all records, down to the last byte; `state` is overwritten."""
+    def check(self) -> None:
+        """Check all records, down to the last byte."""
+        last_delta = int(self._header[fields.LAST_OFFSET] - self._header[fields.BASE_OFFSET])
         for piece in self.pieces():
-            state[kernels.BODY_POSITION] = piece.spans[0, 0]
-            if not kernels.records_are_good(
-                piece.body, int(piece.spans[0, 1]), piece.entries[0], state
-            ):
+            start, end = piece.spans[0].tolist()
+            count = int(piece.entries[0, fields.RECORDS_COUNT])
+            if good_records(piece.body, start, end, count, last_delta) != (count, end):
                 raise BlockError("a record that does not fit")
         self._window.rewind()
         self.reached = (0, 0)
@@ -76,10 +77,10 @@ class StreamedBatch:
             Where the block is bad or above the limit, or holds other than the declared records.
         """
         window = self._window
-        left = int(self._header[kernels.RECORDS_COUNT])
+        left = int(self._header[fields.RECORDS_COUNT])
         window.fill()
         while left:
-            count, stop, needed = kernels.whole_records(window.data, window.start, window.end, left)
+            count, stop, needed = whole_records(window.data, window.start, window.end, left)
             if count:
                 yield self._piece(count, stop)
                 window.start = stop
@@ -93,6 +94,6 @@ class StreamedBatch:
 
     def _piece(self, count: int, stop: int) -> BatchPiece:
         entries = self._header.reshape(1, -1).copy()
-        entries[0, kernels.RECORDS_COUNT] = count
+        entries[0, fields.RECORDS_COUNT] = count
         spans = np.array([[self._window.start, stop]], np.int64)
         return BatchPiece(self._window.data, entries, spans, self.reached)

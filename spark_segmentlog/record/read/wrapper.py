@@ -12,9 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spark_segmentlog.record.codec.block_stream import BlockWindow
-from spark_segmentlog.record.codec.decompress import BlockError
+from spark_segmentlog.record import header_fields as fields
+from spark_segmentlog.record.codec.block_window import BlockWindow
+from spark_segmentlog.record.codec.codec import BlockError
 from spark_segmentlog.record.kernels import decode as kernels
+from spark_segmentlog.record.kernels.messages import inner_entries_are_good
 from spark_segmentlog.record.layout import (
     HEADER_SIZE_UP_TO_MAGIC,
     LEGACY_FIELD_LENGTH,
@@ -31,12 +33,14 @@ from spark_segmentlog.record.types import Bytes, Int64s
 MAX_PIECE_ENTRIES = 1 << 15
 
 
-def plain_messages(entries: Int64s, file_position: int) -> Int64s:
+def plain_messages(table: Int64s, rows: Int64s, file_position: int) -> Int64s:
     """List uncompressed messages; `file_position` is that of the buffer that holds them."""
+    entries = table[rows]
     messages = _messages(entries, file_position)
-    append = (entries[:, kernels.ATTRIBUTES] & TIMESTAMP_TYPE_MASK) != 0
+    messages[:, kernels.MESSAGE_ROW] = rows
+    append = (entries[:, fields.ATTRIBUTES] & TIMESTAMP_TYPE_MASK) != 0
     messages[:, kernels.MESSAGE_TIMESTAMP_TYPE] = np.where(
-        entries[:, kernels.MAGIC] == MAGIC_V1, append, TimestampType.NO_TIMESTAMP_TYPE
+        entries[:, fields.MAGIC] == MAGIC_V1, append, TimestampType.NO_TIMESTAMP_TYPE
     )
     return messages
 
@@ -92,15 +96,15 @@ class OpenWrapper:
         BlockError, BlockTooLargeError
             Where the block or a message is bad.
         """
-        magic = int(self.header[kernels.MAGIC])
+        magic = int(self.header[fields.MAGIC])
         first, largest, last = -1, -1, -1
         for piece in self._pieces():
-            if not kernels.inner_entries_are_good(self.data, piece.entries, magic, check_crcs):
+            if not inner_entries_are_good(self.data, piece.entries, magic, check_crcs):
                 raise BlockError("a message that is bad")
             first = int(piece.last_offset[0]) if first < 0 else first
             last = int(piece.last_offset[-1])
             largest = max(largest, int(piece.last_offset.max()))
-        wrapper_offset = int(self.header[kernels.LAST_OFFSET])
+        wrapper_offset = int(self.header[fields.LAST_OFFSET])
         self._base_offset = base_offset_in_wrapper(magic, wrapper_offset, last)
         if last < 0 or self._base_offset < 0:
             raise BlockError("no messages, or more than their offset allows")
@@ -112,27 +116,29 @@ class OpenWrapper:
     @property
     def is_as_expected(self) -> bool:
         """Whether its messages have the offsets that its header makes one expect."""
-        expected = (self.header[kernels.BASE_OFFSET], self.header[kernels.LAST_OFFSET])
+        expected = (self.header[fields.BASE_OFFSET], self.header[fields.LAST_OFFSET])
         return (self.first_offset, self.last_offset) == expected
 
-    def messages(self) -> Iterator[Int64s]:
+    def messages(self, row: int) -> Iterator[Int64s]:
         """List the messages, piece by piece, with offsets and times as the wrapper makes them.
 
-        Those below the wrapper's first offset, as its header table has it, were met before it.
+        `row` is the wrapper's in its header table. Those below the wrapper's first offset, as that
+        table has it, were met before it.
         """
         for piece in self._pieces():
             messages = _messages(piece.entries, 0)
+            messages[:, kernels.MESSAGE_ROW] = row
             messages[:, kernels.MESSAGE_OFFSET] += self._base_offset
             kind = self._timestamp_type()
             messages[:, kernels.MESSAGE_TIMESTAMP_TYPE] = kind
             if kind is TimestampType.LOG_APPEND_TIME:
-                messages[:, kernels.MESSAGE_TIMESTAMP] = self.header[kernels.MAX_TIMESTAMP]
-            yield messages[messages[:, kernels.MESSAGE_OFFSET] >= self.header[kernels.BASE_OFFSET]]
+                messages[:, kernels.MESSAGE_TIMESTAMP] = self.header[fields.MAX_TIMESTAMP]
+            yield messages[messages[:, kernels.MESSAGE_OFFSET] >= self.header[fields.BASE_OFFSET]]
 
     def _timestamp_type(self) -> TimestampType:
-        if self.header[kernels.MAGIC] != MAGIC_V1:
+        if self.header[fields.MAGIC] != MAGIC_V1:
             return TimestampType.NO_TIMESTAMP_TYPE
-        append = self.header[kernels.ATTRIBUTES] & TIMESTAMP_TYPE_MASK
+        append = self.header[fields.ATTRIBUTES] & TIMESTAMP_TYPE_MASK
         return TimestampType.LOG_APPEND_TIME if append else TimestampType.CREATE_TIME
 
     def _pieces(self) -> Iterator[HeaderTable]:
@@ -168,9 +174,9 @@ class OpenWrapper:
 
 def _messages(entries: Int64s, file_position: int) -> Int64s:
     messages = np.empty((len(entries), kernels.MESSAGE_FIELDS), np.int64)
-    starts = entries[:, kernels.POSITION] - file_position
+    starts = entries[:, fields.POSITION] - file_position
     messages[:, kernels.MESSAGE_START] = starts
-    messages[:, kernels.MESSAGE_END] = starts + entries[:, kernels.SIZE_BYTES]
-    messages[:, kernels.MESSAGE_OFFSET] = entries[:, kernels.LAST_OFFSET]
-    messages[:, kernels.MESSAGE_TIMESTAMP] = entries[:, kernels.MAX_TIMESTAMP]
+    messages[:, kernels.MESSAGE_END] = starts + entries[:, fields.SIZE_BYTES]
+    messages[:, kernels.MESSAGE_OFFSET] = entries[:, fields.LAST_OFFSET]
+    messages[:, kernels.MESSAGE_TIMESTAMP] = entries[:, fields.MAX_TIMESTAMP]
     return messages

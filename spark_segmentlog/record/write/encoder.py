@@ -24,14 +24,13 @@ from spark_segmentlog.errors import (
     RecordTooLargeError,
     SchemaError,
 )
-from spark_segmentlog.record.codec.compress import block_writer, codec_of, max_compressed_bytes
+from spark_segmentlog.record.codec.codecs import block_writer, codec_number, max_compressed_bytes
 from spark_segmentlog.record.kernels import encode as encode_kernels
-from spark_segmentlog.record.kernels.decode import SPARK_MAX_TIMESTAMP_MS
+from spark_segmentlog.record.kernels.output import SPARK_MAX_TIMESTAMP_MS
 from spark_segmentlog.record.layout import (
     NO_TIMESTAMP,
     RECORD_BATCH_OVERHEAD,
     TIMESTAMP_TYPE_MASK,
-    Codec,
 )
 from spark_segmentlog.record.types import ArrowArray, Bytes, Int64s
 from spark_segmentlog.record.write.arrow_columns import (
@@ -145,12 +144,10 @@ class RecordBatchEncoder:
     ) -> None:
         _check_size("batch.size", batch_size_bytes)
         _check_size("max.message.bytes", max_message_bytes)
-        self._codec = codec_of(compression)
-        self._write_block = None
-        if self._codec != Codec.NONE:
-            self._write_block = block_writer(self._codec, level)
+        codec = codec_number(compression)
+        self._write_block = block_writer(codec, level) if codec else None
         self._log_append_time = log_append_time
-        self._attributes = self._codec | TIMESTAMP_TYPE_MASK * log_append_time
+        self._attributes = codec | TIMESTAMP_TYPE_MASK * log_append_time
         self._max_message_bytes = max_message_bytes
         # Bytes that do not compress grow; what a batch of several records may grow to stays legal.
         most = max_message_bytes

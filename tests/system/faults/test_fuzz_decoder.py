@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 
 from spark_segmentlog.errors import SegmentLogError
-from spark_segmentlog.record.codec.decompress import WHOLE_BLOCK_BYTES
+from spark_segmentlog.record.codec.codec import WHOLE_BLOCK_BYTES
 from spark_segmentlog.record.read.decoder import RecordDecoder
 from spark_segmentlog.record.read.header_table import find_next_batch, scan_headers
 from spark_segmentlog.testing.builder import (
@@ -188,7 +188,7 @@ def _run_atheris() -> None:
     # The Python side of the decoder is what coverage can see; kernels are seen by what they answer.
     for name in (
         "read.decoder",
-        "codec.decompress",
+        "codec.codecs",
         "plain.legacy",
         "plain.batch",
         "read.header_table",

@@ -17,7 +17,7 @@ from spark_segmentlog.record import jit
 
 _PROBE = """
 import numpy as np
-from spark_segmentlog.record.kernels import decode as kernels
+from spark_segmentlog.record.kernels import checksum as kernels
 data = np.arange(100, dtype=np.uint8)
 assert kernels.crc32c_of(data, 0, 9) == kernels.crc_by_tables(
     data, 0, 9, kernels._CRC32C_TABLES

@@ -12,22 +12,22 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spark_segmentlog.record.codec import block_stream, codec_kernels
-from spark_segmentlog.record.codec.block_stream import (
+from spark_segmentlog.record.codec import block_window, codec_kernels, snappy
+from spark_segmentlog.record.codec.block_window import (
     CERTAIN_BYTES,
     NO_LIMIT,
     BlockWindow,
     decompress,
-    open_block,
 )
-from spark_segmentlog.record.codec.decompress import (
+from spark_segmentlog.record.codec.codec import (
     WHOLE_BLOCK_BYTES,
     BlockError,
+    BlockStream,
     BlockTooLargeError,
     OutputFullError,
-    decompress_into,
 )
-from spark_segmentlog.record.layout import MAGIC_V0, MAGIC_V1, MAGIC_V2, Codec
+from spark_segmentlog.record.codec.codecs import decompress_into, open_block
+from spark_segmentlog.record.layout import MAGIC_V0, MAGIC_V1, MAGIC_V2
 from spark_segmentlog.testing.builder import CODECS, compress
 
 FRAMINGS = [name for name in CODECS if name != "none"]
@@ -66,11 +66,11 @@ def outcome(read: Callable[[str, bytes], bytes], codec: str, block: bytes) -> by
 def snappy_sizes(whole_bytes: int, history_bytes: int) -> Iterator[None]:
     """Let the raw snappy stream decode small blocks element by element."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(block_stream, "_SNAPPY_WHOLE_BYTES", whole_bytes)
-        patch.setattr(block_stream, "_SNAPPY_HISTORY_BYTES", history_bytes)
+        patch.setattr(snappy, "_WHOLE_BYTES", whole_bytes)
+        patch.setattr(snappy, "_HISTORY_BYTES", history_bytes)
         patch.setattr(
-            block_stream,
-            "_SNAPPY_ROOM_BYTES",
+            snappy,
+            "_ROOM_BYTES",
             2 * history_bytes + codec_kernels.SNAPPY_SLACK_BYTES,
         )
         yield
@@ -149,7 +149,7 @@ def test_elements_of_raw_snappy_are_decoded_as_by_its_library(
 def test_raw_snappy_keeps_no_more_than_its_history(size: int) -> None:
     block = compress("snappy-raw", TEXT[:size])
     with snappy_sizes(-1, 64 << 10):
-        stream = open_block(Codec.SNAPPY, memoryview(block), magic=MAGIC_V2)
+        stream = open_block(CODECS["snappy"], memoryview(block), magic=MAGIC_V2)
         assert len(stream._room) <= (128 << 10) + 2 * codec_kernels.SNAPPY_SLACK_BYTES  # type: ignore[attr-defined]
         assert streamed("snappy", block) == TEXT[:size]
 
@@ -159,7 +159,7 @@ def test_raw_snappy_copy_from_beyond_the_history_is_told() -> None:
     literal = random.Random(1).randbytes(3000)
     block = bytes([3004 & 0x7F | 0x80, 3004 >> 7]) + b"\xf4" + (2999).to_bytes(2, "little")
     block += literal + b"\x0f" + (3000).to_bytes(4, "little")
-    assert decompress(Codec.SNAPPY, block, magic=MAGIC_V2) == literal + literal[:4]
+    assert decompress(CODECS["snappy"], block, magic=MAGIC_V2) == literal + literal[:4]
     with (
         snappy_sizes(-1, 1000),
         pytest.raises(BlockError, match="further back than the 1000 bytes"),
@@ -172,7 +172,7 @@ def test_raw_snappy_copy_from_beyond_the_history_is_told() -> None:
 def test_raw_snappy_that_declares_more_than_it_can_hold_is_refused_at_once() -> None:
     block = b"\xff\xff\xff\xff\x0f" + compress("snappy-raw", b"x" * 100)[1:]
     with pytest.raises(BlockTooLargeError, match="declares 4294967295 decompressed, it can hold"):
-        open_block(Codec.SNAPPY, memoryview(block), magic=MAGIC_V1)
+        open_block(CODECS["snappy"], memoryview(block), magic=MAGIC_V1)
 
 
 # zstd frames
@@ -262,12 +262,12 @@ def test_window_grows_at_once_for_a_record_that_is_there() -> None:
 def test_large_records_are_looked_for_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     opened = []
 
-    def counted(codec: int, block: memoryview, *, magic: int) -> block_stream.BlockStream:
+    def counted(codec: int, block: memoryview, *, magic: int) -> BlockStream:
         opened.append(codec)
         return open_block(codec, block, magic=magic)
 
-    monkeypatch.setattr(block_stream, "CERTAIN_BYTES", 100)
-    monkeypatch.setattr(block_stream, "open_block", counted)
+    monkeypatch.setattr(block_window, "CERTAIN_BYTES", 100)
+    monkeypatch.setattr(block_window, "open_block", counted)
     window = window_of("zstd", TEXT, 50)
     for size in range(110, 350):
         assert window.hold(size)
@@ -292,6 +292,6 @@ def test_window_refuses_a_block_above_its_limit() -> None:
 
 def test_only_ordinary_blocks_are_decompressed_whole() -> None:
     ordinary = memoryview(compress("zstd", bytes(WHOLE_BLOCK_BYTES)))
-    assert block_stream.open_window(Codec.ZSTD, ordinary, magic=MAGIC_V2).is_whole
+    assert block_window.open_window(CODECS["zstd"], ordinary, magic=MAGIC_V2).is_whole
     large = memoryview(compress("zstd", bytes(WHOLE_BLOCK_BYTES + 1)))
-    assert not block_stream.open_window(Codec.ZSTD, large, magic=MAGIC_V2).is_whole
+    assert not block_window.open_window(CODECS["zstd"], large, magic=MAGIC_V2).is_whole

@@ -11,16 +11,12 @@ import cramjam
 import pytest
 
 from spark_segmentlog.errors import DecompressedSizeError, DecompressionError
-from spark_segmentlog.record.codec import decompress as compression
-from spark_segmentlog.record.codec.block_stream import NO_LIMIT, decompress
-from spark_segmentlog.record.codec.decompress import (
-    BlockError,
-    BlockTooLargeError,
-    DecompressionBuffer,
-    OutputFullError,
-    decompress_into,
-)
-from spark_segmentlog.record.layout import MAGIC_V0, MAGIC_V1, MAGIC_V2, Codec
+from spark_segmentlog.record.codec import decompression_buffer, lz4
+from spark_segmentlog.record.codec.block_window import NO_LIMIT, decompress
+from spark_segmentlog.record.codec.codec import BlockError, BlockTooLargeError, OutputFullError
+from spark_segmentlog.record.codec.codecs import decompress_into
+from spark_segmentlog.record.codec.decompression_buffer import DecompressionBuffer
+from spark_segmentlog.record.layout import MAGIC_V0, MAGIC_V1, MAGIC_V2
 from spark_segmentlog.record.plain.varint import VarintError, read_varint
 from spark_segmentlog.testing.builder import (
     CODECS,
@@ -44,8 +40,8 @@ COMPRESSED = [name for name in CODECS if name not in ("none", "lz4-legacy-checks
 TEXT = b"".join(b"value-%06d;" % number for number in range(30_000))  # 390 KB: many blocks
 
 
-def codec_number(name: str) -> Codec:
-    return Codec(CODECS[name])
+def codec_number(name: str) -> int:
+    return CODECS[name]
 
 
 def frame(data: bytes, **options: bool) -> bytes:
@@ -79,29 +75,29 @@ def test_batch_without_records_may_have_a_codec(codec: str) -> None:
 @pytest.mark.parametrize("options", [{}, {"content_checksum": True}, {"block_linked": True}])
 def test_lz4_frames_of_other_writers_are_decompressed(options: dict[str, bool]) -> None:
     block = frame(TEXT, **options)
-    assert decompress(Codec.LZ4, block, magic=MAGIC_V1) == TEXT
-    assert decompress(Codec.LZ4, block, magic=MAGIC_V0) == TEXT
+    assert decompress(CODECS["lz4"], block, magic=MAGIC_V1) == TEXT
+    assert decompress(CODECS["lz4"], block, magic=MAGIC_V0) == TEXT
 
 
 def test_several_lz4_frames_are_one_block() -> None:
     block = compress("lz4", TEXT[:1000]) + compress("lz4", TEXT[1000:2000])
-    assert decompress(Codec.LZ4, block, magic=MAGIC_V2) == TEXT[:2000]
+    assert decompress(CODECS["lz4"], block, magic=MAGIC_V2) == TEXT[:2000]
 
 
 def test_several_gzip_members_are_one_block() -> None:
     block = gzip.compress(TEXT[:10]) + gzip.compress(TEXT[10:20])
-    assert decompress(Codec.GZIP, block, magic=MAGIC_V2) == TEXT[:20]
+    assert decompress(CODECS["gzip"], block, magic=MAGIC_V2) == TEXT[:20]
 
 
 def test_xerial_header_may_come_again() -> None:
     block = compress("snappy", TEXT[:10]) + compress("snappy", TEXT[10:20])
-    assert decompress(Codec.SNAPPY, block, magic=MAGIC_V2) == TEXT[:20]
+    assert decompress(CODECS["snappy"], block, magic=MAGIC_V2) == TEXT[:20]
 
 
 def test_stored_lz4_blocks_are_copied() -> None:
     header = compress("lz4", b"x")[:7]
     block = header + struct.pack("<I", 0x80000000 | 5) + b"plain" + struct.pack("<I", 0)
-    assert bytes(decompress(Codec.LZ4, block, magic=MAGIC_V2)) == b"plain"
+    assert bytes(decompress(CODECS["lz4"], block, magic=MAGIC_V2)) == b"plain"
 
 
 @pytest.mark.parametrize("flags", [0x60, 0x68, 0x64, 0x6C])
@@ -114,18 +110,18 @@ def test_wrong_lz4_header_checksum_is_ignored_in_format_0_alone(flags: int) -> N
         checksum = cramjam.lz4.compress(b"x", level=1)
         assert checksum  # The content checksum below is wrong, and that is told in any format.
         with pytest.raises(BlockError):
-            decompress(Codec.LZ4, block, magic=MAGIC_V0)
+            decompress(CODECS["lz4"], block, magic=MAGIC_V0)
     else:
-        assert bytes(decompress(Codec.LZ4, block, magic=MAGIC_V0)) == b"x"
+        assert bytes(decompress(CODECS["lz4"], block, magic=MAGIC_V0)) == b"x"
     with pytest.raises(BlockError):
-        decompress(Codec.LZ4, block, magic=MAGIC_V1)
+        decompress(CODECS["lz4"], block, magic=MAGIC_V1)
 
 
 def test_hash_of_frame_descriptors_equals_the_reference() -> None:
     # Vectors of the xxHash specification's own test suite, seed 0.
-    assert compression._xxh32(b"") == 0x02CC5D05
-    assert compression._xxh32(b"a") == 0x550D7456
-    assert compression._xxh32(b"abc") == 0x32D153FF
+    assert lz4._xxh32(b"") == 0x02CC5D05
+    assert lz4._xxh32(b"a") == 0x550D7456
+    assert lz4._xxh32(b"abc") == 0x32D153FF
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
@@ -156,7 +152,7 @@ def test_garbage_is_told(codec: str, block: bytes) -> None:
 )
 def test_bad_xerial_framing_is_told(block: bytes, reason: str) -> None:
     with pytest.raises(BlockError, match=reason):
-        decompress(Codec.SNAPPY, block, magic=MAGIC_V2)
+        decompress(CODECS["snappy"], block, magic=MAGIC_V2)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +167,7 @@ def test_bad_xerial_framing_is_told(block: bytes, reason: str) -> None:
 )
 def test_bad_lz4_framing_is_told(block: bytes, reason: str) -> None:
     with pytest.raises(BlockError, match=reason):
-        decompress(Codec.LZ4, block, magic=MAGIC_V2)
+        decompress(CODECS["lz4"], block, magic=MAGIC_V2)
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
@@ -193,7 +189,7 @@ def test_bomb_is_refused_before_its_memory_is_taken(codec: str) -> None:
 def test_declared_size_of_a_raw_snappy_block_is_not_believed() -> None:
     block = b"\xff\xff\xff\xff\x0f" + compress("snappy-raw", b"x" * 100)[1:]
     with pytest.raises(BlockTooLargeError):
-        decompress(Codec.SNAPPY, block, magic=MAGIC_V2)
+        decompress(CODECS["snappy"], block, magic=MAGIC_V2)
 
 
 def test_batch_that_declares_more_than_it_can_hold_is_told_with_its_place() -> None:
@@ -236,8 +232,8 @@ def test_block_that_does_not_fit_behind_others_waits_for_the_next_group() -> Non
     buffer = DecompressionBuffer(NO_LIMIT)
     buffer.clear()
     block = memoryview(compress("zstd", bytes(1_500_000)))
-    assert buffer.append(Codec.ZSTD, block, magic=2)
-    assert not buffer.append(Codec.ZSTD, block, magic=2)
+    assert buffer.append(CODECS["zstd"], block, magic=2)
+    assert not buffer.append(CODECS["zstd"], block, magic=2)
     assert buffer.used_bytes == 1_500_000
 
 
@@ -300,7 +296,7 @@ def zstd_calls(monkeypatch: pytest.MonkeyPatch, data: bytes) -> int:
         calls.append(codec)
         return decompress_into(codec, *args, **options)
 
-    monkeypatch.setattr(compression, "decompress_into", counted)
+    monkeypatch.setattr(decompression_buffer, "decompress_into", counted)
     read(data)
     return len(calls)
 

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from spark_segmentlog.errors import DecompressedSizeError, InvalidRecordError
 from spark_segmentlog.record.compact.batch_rebuild import (
-    BatchRecords,
     convert_messages,
     empty_batch,
     rebuild_batch,
-    split_batches,
 )
+from spark_segmentlog.record.compact.batch_records import BatchRecords, split_batches
 from spark_segmentlog.record.kernels import filter as kernels
 from spark_segmentlog.record.layout import TimestampType
 from spark_segmentlog.record.plain.batch import RecordBatchHeader, iterate_records
@@ -391,7 +390,7 @@ def test_the_hash_equals_its_plain_twin(keys: list[bytes]) -> None:
 def test_the_table_holds_the_latest_offset_of_a_key_and_says_when_it_is_full(
     puts: list[tuple[int, bool]], slots_bits: int
 ) -> None:
-    table = np.zeros(kernels.SLOT_WORDS << slots_bits, np.uint64)
+    table = np.zeros(kernels.ENTRY_WORDS << slots_bits, np.uint64)
     max_keys = (1 << slots_bits) * 3 // 4
     keys = [b"%d" % key for key, _ in puts]
     low, high = hashed(keys or [b""], SECRET)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_segmentlog.record.kernels import decode as kernels
+from spark_segmentlog.record.kernels import checksum as kernels
 from spark_segmentlog.record.plain.crc import crc32, crc32c
 
 CHECK = b"123456789"

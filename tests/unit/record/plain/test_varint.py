@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_segmentlog.record.kernels import decode as kernels
+from spark_segmentlog.record.kernels import varints as kernels
 from spark_segmentlog.record.plain.varint import VarintError, read_varint, read_varlong
 from spark_segmentlog.testing.builder import unsigned_varint, varint
 
@@ -74,7 +74,7 @@ def test_compiled_reader_equals_the_plain_one(
     limit = min(limit, len(data))
     read, bits = (read_varlong, 70) if is_long else (read_varint, 35)
     array = np.frombuffer(data + b"\x00" * 16, np.uint8).copy()
-    value, behind = kernels._varint(array, position, limit, bits)
+    value, behind = kernels.read_varint(array, position, limit, bits)
     try:
         expected = read(data, position, limit)
     except VarintError:

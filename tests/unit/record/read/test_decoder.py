@@ -23,7 +23,8 @@ from pyspark.sql.types import (
 )
 
 from spark_segmentlog.errors import CrcMismatchError, InvalidRecordError, MalformedTimestampError
-from spark_segmentlog.record.kernels import decode as kernels
+from spark_segmentlog.record import header_fields
+from spark_segmentlog.record.kernels import decode, output
 from spark_segmentlog.record.read.header_table import (
     HeaderTable,
     StopReason,
@@ -487,7 +488,7 @@ def test_large_and_small_entries_of_all_kinds_in_random_order() -> None:
     assert [(row[0], row[4]) for row in rows] == expected
 
 
-def test_settings_and_state_have_no_two_fields_in_one_place() -> None:
-    assert kernels.STATE_FIELDS == kernels.BAD_TIMESTAMP_MS + 1
-    assert kernels.SETTINGS_FIELDS == kernels.VALIDATE_FIRST + 1
-    assert kernels.HEADER_FIELDS == kernels.CRC + 1
+def test_arrays_of_fields_have_room_for_the_last_one() -> None:
+    assert output.STATE_FIELDS == output.BAD_TIMESTAMP_MS + 1
+    assert decode.MESSAGE_FIELDS == decode.MESSAGE_TIMESTAMP_TYPE + 1
+    assert header_fields.HEADER_FIELDS == header_fields.CRC + 1

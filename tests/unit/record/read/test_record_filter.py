@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_segmentlog.record.kernels import decode as kernels
+from spark_segmentlog.record import header_fields as fields
 from spark_segmentlog.record.layout import (
     CONTROL_MASK,
     MAGIC_V0,
@@ -25,15 +25,15 @@ ATTRIBUTES = st.integers(0, 127)
 @st.composite
 def header_tables(draw: st.DrawFn) -> HeaderTable:
     count = draw(st.integers(0, 8))
-    entries = np.zeros((count, kernels.HEADER_FIELDS), np.int64)
+    entries = np.zeros((count, fields.HEADER_FIELDS), np.int64)
     for row in range(count):
         base = draw(st.integers(0, 20))
-        entries[row, kernels.POSITION] = row * 10
-        entries[row, kernels.BASE_OFFSET] = base
-        entries[row, kernels.LAST_OFFSET] = base + draw(st.integers(0, 5))
-        entries[row, kernels.MAGIC] = draw(st.integers(0, 2))
-        entries[row, kernels.ATTRIBUTES] = draw(ATTRIBUTES)
-        entries[row, kernels.MAX_TIMESTAMP] = draw(SMALL)
+        entries[row, fields.POSITION] = row * 10
+        entries[row, fields.BASE_OFFSET] = base
+        entries[row, fields.LAST_OFFSET] = base + draw(st.integers(0, 5))
+        entries[row, fields.MAGIC] = draw(st.integers(0, 2))
+        entries[row, fields.ATTRIBUTES] = draw(ATTRIBUTES)
+        entries[row, fields.MAX_TIMESTAMP] = draw(SMALL)
     return HeaderTable(entries=entries, end_position=count * 10, stop=StopReason.END)
 
 
@@ -49,21 +49,21 @@ FILTERS = st.builds(
 
 def is_wanted_plainly(row: np.ndarray, wanted: RecordFilter, end_position: int | None) -> str:
     """Say ``selected``, ``unread`` or nothing of one header, by the rules in words."""
-    if row[kernels.LAST_OFFSET] < wanted.start_offset:
+    if row[fields.LAST_OFFSET] < wanted.start_offset:
         return ""
-    if row[kernels.BASE_OFFSET] >= wanted.end_offset:
+    if row[fields.BASE_OFFSET] >= wanted.end_offset:
         return ""
-    if end_position is not None and row[kernels.POSITION] >= end_position:
+    if end_position is not None and row[fields.POSITION] >= end_position:
         return ""
-    attributes = int(row[kernels.ATTRIBUTES])
-    is_batch = row[kernels.MAGIC] == MAGIC_V2
+    attributes = int(row[fields.ATTRIBUTES])
+    is_batch = row[fields.MAGIC] == MAGIC_V2
     left_out = "unread" if is_batch and attributes & (CONTROL_MASK | TRANSACTIONAL_MASK) else ""
     if is_batch and attributes & CONTROL_MASK:
         return left_out
-    timestamp = int(row[kernels.MAX_TIMESTAMP])
+    timestamp = int(row[fields.MAX_TIMESTAMP])
     if wanted.min_timestamp_ms is not None and timestamp < wanted.min_timestamp_ms:
         return left_out
-    is_append_time = row[kernels.MAGIC] != MAGIC_V0 and attributes & TIMESTAMP_TYPE_MASK
+    is_append_time = row[fields.MAGIC] != MAGIC_V0 and attributes & TIMESTAMP_TYPE_MASK
     is_late = wanted.max_timestamp_ms is not None and timestamp > wanted.max_timestamp_ms
     return left_out if is_append_time and is_late else "selected"
 

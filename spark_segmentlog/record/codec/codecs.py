@@ -1,0 +1,189 @@
+"""Every codec, in one table, and what is done by a codec's number or name.
+
+Ordinary blocks are decompressed whole, into memory of the caller's or into a `DecompressionBuffer`
+of a fixed size; larger ones piece by piece, by `block_window`. Sizes that a block declares are not
+believed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import cramjam
+import numpy as np
+
+from spark_segmentlog.errors import OptionValueError
+from spark_segmentlog.record.codec.codec import (
+    BlockError,
+    BlockStream,
+    BlockWriter,
+    Codec,
+    OutputFullError,
+)
+from spark_segmentlog.record.codec.gzip import GZIP
+from spark_segmentlog.record.codec.lz4 import LZ4
+from spark_segmentlog.record.codec.snappy import SNAPPY
+from spark_segmentlog.record.codec.zstd import ZSTD
+from spark_segmentlog.record.layout import COMPRESSION_CODEC_MASK
+from spark_segmentlog.record.types import Int64s
+
+CODECS: Final = {codec.number: codec for codec in (GZIP, SNAPPY, LZ4, ZSTD)}
+"""By the number in the attributes, where 0 is `NO_COMPRESSION`."""
+
+NO_COMPRESSION: Final = "none"
+
+_NO_FORMAT = 127
+# How cramjam's streaming decoders say that their output is full.
+_OUTPUT_FULL = "failed to write whole buffer"
+
+
+def codec_names() -> tuple[str, ...]:
+    """Give the values of ``compression.type``."""
+    return (NO_COMPRESSION, *(codec.name for codec in CODECS.values()))
+
+
+def codec_name(number: int) -> str:
+    """Give a codec's name; for a number that is none, the number."""
+    if number == 0:
+        return NO_COMPRESSION
+    return CODECS[number].name if number in CODECS else str(number)
+
+
+def names_by_number() -> tuple[str, ...]:
+    """Give `codec_name` of every number that the attributes can hold."""
+    return tuple(map(codec_name, range(COMPRESSION_CODEC_MASK + 1)))
+
+
+def codec_number(name: str) -> int:
+    """Find a codec by the name that ``compression.type`` has for it.
+
+    Raises
+    ------
+    OptionValueError
+        When there is none of that name.
+    """
+    numbers = {NO_COMPRESSION: 0, **{codec.name: codec.number for codec in CODECS.values()}}
+    if name.lower() not in numbers:
+        raise OptionValueError(f"compression.type is {name!r}, allowed are {', '.join(numbers)}")
+    return numbers[name.lower()]
+
+
+def first_formats() -> Int64s:
+    """For every number that the attributes can hold, the format from which on it is a codec."""
+    formats = np.full(COMPRESSION_CODEC_MASK + 1, _NO_FORMAT, np.int64)
+    formats[0] = 0
+    for number, codec in CODECS.items():
+        formats[number] = codec.first_format
+    return formats
+
+
+def unknown_codec_reason(number: int, magic: int) -> str:
+    """Say what is wrong with a codec's number in a batch or message of a format; empty if nothing.
+
+    The error of whoever meets such a number names it: it is never taken for another codec.
+    """
+    formats = first_formats()
+    if formats[number] <= magic:
+        return ""
+    allowed = [f"{it} ({codec_name(it)})" for it in np.flatnonzero(formats <= magic).tolist()]
+    return f"compression codec {number} in format {magic}, allowed are {', '.join(allowed)}"
+
+
+def decompress_into(number: int, block: memoryview, output: memoryview, *, magic: int) -> int:
+    """Decompress a block into memory of the caller's.
+
+    Parameters
+    ----------
+    number : int
+        The codec's.
+    block : memoryview
+        Compressed bytes.
+    output : memoryview
+        Writable bytes.
+    magic : int
+        Format of the batch or message that holds the block.
+
+    Returns
+    -------
+    int
+        Number of bytes written.
+
+    Raises
+    ------
+    OutputFullError
+        When `output` is too small.
+    BlockError
+        When the bytes are not what the codec says, or there is no such codec.
+    """
+    codec = _codec(number)
+    try:
+        return codec.decompress_into(block, output, magic)
+    except cramjam.DecompressionError as error:
+        if _OUTPUT_FULL in str(error):
+            raise OutputFullError from error
+        raise BlockError(f"{codec.name} block: {error}") from error
+
+
+def is_surely_large(number: int, block: memoryview) -> bool:
+    """Tell a block that says to be no ordinary one; as `Codec.is_surely_large`."""
+    return _codec(number).is_surely_large(block)
+
+
+def open_block(number: int, block: memoryview, *, magic: int) -> BlockStream:
+    """Start to decompress a block piece by piece; parameters as of `decompress_into`."""
+    codec = _codec(number)
+    if not len(block):
+        raise BlockError(f"{codec.name} block: no bytes")
+    return codec.open_stream(block, magic)
+
+
+def block_writer(number: int, level: int | None = None) -> BlockWriter:
+    """Make the function that compresses the records of one batch, as Kafka's Java producer does.
+
+    Parameters
+    ----------
+    number : int
+        The codec's.
+    level : int, optional
+        Kafka's default of that codec where not given.
+
+    Raises
+    ------
+    OptionValueError
+        When the codec has no such level.
+    BlockError
+        When there is no such codec.
+    """
+    codec = _codec(number)
+    return codec.writer(_checked_level(codec, level))
+
+
+def max_compressed_bytes(size: int) -> int:
+    """Give the room that a block writer needs for `size` bytes, whatever the codec and the bytes.
+
+    Snappy's own bound is the widest, ``32 + n + n / 6`` a block.
+    """
+    return size + size // 5 + 1024
+
+
+def _codec(number: int) -> Codec:
+    codec = CODECS.get(number)
+    if codec is None:
+        raise BlockError(f"compression codec {number}: there is none of that number")
+    return codec
+
+
+def _checked_level(codec: Codec, level: int | None) -> int:
+    name = f"compression.{codec.name}.level"
+    levels = codec.levels
+    if levels is None:
+        if level is not None:
+            raise OptionValueError(f"{name} is {level}, but {codec.name} has no levels")
+        return 0
+    if level is None or level == levels.default:
+        return levels.default
+    if not levels.lowest <= level <= levels.highest:
+        raise OptionValueError(
+            f"{name} is {level}, allowed are {levels.lowest} to {levels.highest}"
+        )
+    return level

@@ -1,0 +1,123 @@
+"""Memory for the ordinary blocks of a group of batches."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+import numpy as np
+
+from spark_segmentlog.record.codec.codec import (
+    SMALL_BLOCK_BYTES,
+    WHOLE_BLOCK_BYTES,
+    BlockError,
+    OutputFullError,
+    check_block_size,
+)
+from spark_segmentlog.record.codec.codecs import decompress_into, is_surely_large
+from spark_segmentlog.record.codec.zstd import ZSTD, raw_frame
+from spark_segmentlog.record.layout import MAGIC_V2
+from spark_segmentlog.record.types import Bytes, bytes_view
+
+_MARKER_PREFIX = b"\x80" * 6
+_MARKER_SECRET_BYTES = 16
+
+
+def _make_marker() -> tuple[Bytes, bytes]:
+    """Make a secret that no record can start with, plain and as a zstd frame."""
+    marker = _MARKER_PREFIX + secrets.token_bytes(_MARKER_SECRET_BYTES)
+    return np.frombuffer(bytearray(marker), np.uint8), raw_frame(marker)
+
+
+class DecompressionBuffer:
+    """Memory that ordinary blocks are decompressed into, one after the other, group by group.
+
+    What does not fit alone is for `block_window`.
+
+    Parameters
+    ----------
+    max_bytes : int
+        No block may grow beyond this.
+    """
+
+    BYTES = WHOLE_BLOCK_BYTES
+    # Decompressed bytes that a group should have: a few batches, still in the CPU's cache.
+    GROUP_BYTES = 512 << 10
+    _FIRST_JOINED_BYTES = 32 << 10
+    _MAX_JOINED_BYTES = 256 << 10
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.joined_bytes = self._FIRST_JOINED_BYTES
+        self.marker, self._marker_frame = _make_marker()
+        self.data: Bytes = np.empty(0, np.uint8)
+        self._view = bytes_view(self.data)
+        self.used_bytes = 0
+
+    def clear(self) -> None:
+        """Forget the blocks."""
+        self.used_bytes = 0
+        if not len(self.data):
+            self.data = np.empty(self.BYTES, np.uint8)
+            self._view = bytes_view(self.data)
+
+    def append(self, codec: int, block: memoryview, *, magic: int) -> bool:
+        """Decompress a block after those that are there.
+
+        Returns
+        -------
+        bool
+            False when it does not fit after others: use those up, clear, and come again.
+
+        Raises
+        ------
+        OutputFullError
+            When it does not fit alone.
+        BlockError, BlockTooLargeError
+            Where the block is bad, or above the limit.
+        """
+        used = self.used_bytes
+        try:
+            if len(block) >= SMALL_BLOCK_BYTES and is_surely_large(codec, block):
+                raise OutputFullError
+            size = decompress_into(codec, block, self._view[used:], magic=magic)
+        except OutputFullError:
+            if not used:
+                raise
+            return False
+        if size > self.max_bytes:
+            check_block_size(size, self.max_bytes)
+        self.used_bytes = used + size
+        return True
+
+    def append_joined(self, blocks: Sequence[memoryview]) -> bool:
+        """Decompress zstd blocks by one call, a marker after each, into an empty buffer.
+
+        A fresh decoder costs more than a small block does. The caller has seen that each block is
+        whole frames, so that none uses bytes of what follows. Where a block ends in the output is
+        for the caller to find, by what it holds; the marker must be there. It is a secret, so a
+        block cannot hold one, and it starts with what no record starts with.
+
+        Returns
+        -------
+        bool
+            False when a block is bad, or all of them are too large for one call: each is then to be
+            decompressed alone.
+        """
+        assert not self.used_bytes
+        parts = [part for block in blocks for part in (block, self._marker_frame)]
+        joined = memoryview(b"".join(parts))
+        try:
+            self.used_bytes = decompress_into(ZSTD.number, joined, self._view, magic=MAGIC_V2)
+        except OutputFullError:
+            self.joined_bytes = max(self.joined_bytes // 8, 1)
+            return False
+        except BlockError:
+            return False
+        self.learn(len(joined))
+        return True
+
+    def learn(self, compressed_bytes: int) -> None:
+        """Choose how many bytes to join next time, by what the blocks that are there came from."""
+        ratio = max(self.used_bytes, 1) / max(compressed_bytes, 1)
+        self.joined_bytes = min(int(self.GROUP_BYTES / ratio) + 1, self._MAX_JOINED_BYTES)

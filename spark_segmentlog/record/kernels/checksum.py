@@ -1,0 +1,161 @@
+"""CRC-32 and CRC-32C of bytes, and of whole batches and messages."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from spark_segmentlog.record.jit import (
+    CRC_INSTRUCTIONS,
+    inlined,
+    int64,
+    kernel,
+    load_be32,
+    load_u16,
+    load_u32,
+    load_u64,
+    uint64,
+)
+from spark_segmentlog.record.layout import (
+    ATTRIBUTES_OFFSET,
+    CRC_OFFSET,
+    LEGACY_CRC_OFFSET,
+    MAGIC_OFFSET,
+)
+from spark_segmentlog.record.types import Bytes, Words
+
+_CRC32_POLYNOMIAL = 0xEDB88320
+_CRC32C_POLYNOMIAL = 0x82F63B78
+
+
+def _slicing_tables(polynomial: int) -> Words:
+    """Tables of slicing-by-8: [k, b] is the checksum of byte b with k zero bytes behind it."""
+    tables = np.zeros((8, 256), np.uint64)
+    tables[0] = np.arange(256)
+    for _ in range(8):
+        odd = tables[0] & np.uint64(1)
+        tables[0] = (tables[0] >> np.uint64(1)) ^ odd * np.uint64(polynomial)
+    for k in range(1, 8):
+        previous = tables[k - 1]
+        tables[k] = (previous >> np.uint64(8)) ^ tables[0][previous & np.uint64(0xFF)]
+    return tables
+
+
+_CRC32_TABLES = _slicing_tables(_CRC32_POLYNOMIAL)
+_CRC32C_TABLES = _slicing_tables(_CRC32C_POLYNOMIAL)
+
+# Three streams of this many bytes each are checksummed at once, as the instruction's latency is
+# three times its cycle; tables then move a checksum over the zero bytes that replace the other
+# streams.
+_LONG_STREAM_BYTES = 2048
+_SHORT_STREAM_BYTES = 256
+_TINY_STREAM_BYTES = 48
+
+
+def _zeros_tables(length: int) -> Words:
+    """Tables [k, b] that move a CRC-32C over `length` zero bytes, byte k of it being b."""
+    crc = np.uint64(1) << np.arange(32, dtype=np.uint64)
+    for _ in range(length):
+        crc = (crc >> np.uint64(8)) ^ _CRC32C_TABLES[0][crc & np.uint64(0xFF)]
+    tables = np.zeros((4, 256), np.uint64)
+    value = np.arange(256, dtype=np.uint64)
+    for k in range(4):
+        for bit in range(8):
+            tables[k] ^= ((value >> np.uint64(bit)) & np.uint64(1)) * crc[8 * k + bit]
+    return tables
+
+
+_LONG_ZEROS = _zeros_tables(_LONG_STREAM_BYTES)
+_SHORT_ZEROS = _zeros_tables(_SHORT_STREAM_BYTES)
+_TINY_ZEROS = _zeros_tables(_TINY_STREAM_BYTES)
+
+
+@kernel
+def crc_by_tables(buffer: Bytes, start: int, end: int, tables: Words) -> int:
+    """Checksum of buffer[start:end] by slicing-by-8; the caller has checked the range."""
+    crc = uint64(0xFFFFFFFF)
+    low = uint64(0xFF)
+    while start + 8 <= end:
+        word = load_u64(buffer, start) ^ crc
+        crc = tables[7, word & low]
+        for k in range(1, 8):
+            crc ^= tables[7 - k, (word >> uint64(8 * k)) & low]
+        start += 8
+    while start < end:
+        crc = tables[0, (crc ^ uint64(buffer[start])) & low] ^ (crc >> uint64(8))
+        start += 1
+    return int64(crc ^ uint64(0xFFFFFFFF))
+
+
+@kernel
+def crc32_of(buffer: Bytes, start: int, end: int) -> int:
+    """CRC-32 of buffer[start:end]; the caller has checked the range."""
+    return crc_by_tables(buffer, start, end, _CRC32_TABLES)
+
+
+if CRC_INSTRUCTIONS is not None:
+    _crc_step_8, _crc_step_4, _crc_step_2, _crc_step_1 = CRC_INSTRUCTIONS
+
+    @inlined
+    def _over_zeros(crc: int, tables: Words) -> int:
+        low = uint64(0xFF)
+        moved: int = tables[0, crc & low]
+        moved ^= tables[1, (crc >> uint64(8)) & low]
+        moved ^= tables[2, (crc >> uint64(16)) & low]
+        moved ^= tables[3, (crc >> uint64(24)) & low]
+        return moved
+
+    @inlined
+    def _three_streams(buffer: Bytes, start: int, length: int, crc: int, tables: Words) -> int:
+        second = uint64(0)
+        third = uint64(0)
+        end = start + length
+        while start < end:
+            crc = _crc_step_8(crc, load_u64(buffer, start))
+            second = _crc_step_8(second, load_u64(buffer, start + length))
+            third = _crc_step_8(third, load_u64(buffer, start + 2 * length))
+            start += 8
+        crc = _over_zeros(crc, tables) ^ second
+        return _over_zeros(crc, tables) ^ third
+
+    @kernel
+    def crc32c_of(buffer: Bytes, start: int, end: int) -> int:
+        """CRC-32C of buffer[start:end]; the caller has checked the range."""
+        crc = uint64(0xFFFFFFFF)
+        while end - start >= 3 * _LONG_STREAM_BYTES:
+            crc = _three_streams(buffer, start, _LONG_STREAM_BYTES, crc, _LONG_ZEROS)
+            start += 3 * _LONG_STREAM_BYTES
+        while end - start >= 3 * _SHORT_STREAM_BYTES:
+            crc = _three_streams(buffer, start, _SHORT_STREAM_BYTES, crc, _SHORT_ZEROS)
+            start += 3 * _SHORT_STREAM_BYTES
+        while end - start >= 3 * _TINY_STREAM_BYTES:
+            crc = _three_streams(buffer, start, _TINY_STREAM_BYTES, crc, _TINY_ZEROS)
+            start += 3 * _TINY_STREAM_BYTES
+        while start + 8 <= end:
+            crc = _crc_step_8(crc, load_u64(buffer, start))
+            start += 8
+        if start + 4 <= end:
+            crc = _crc_step_4(crc, uint64(load_u32(buffer, start)))
+            start += 4
+        if start + 2 <= end:
+            crc = _crc_step_2(crc, uint64(load_u16(buffer, start)))
+            start += 2
+        if start < end:
+            crc = _crc_step_1(crc, uint64(buffer[start]))
+        return int64(crc ^ uint64(0xFFFFFFFF))
+
+else:
+
+    @kernel
+    def crc32c_of(buffer: Bytes, start: int, end: int) -> int:
+        """CRC-32C of buffer[start:end]; the caller has checked the range."""
+        return crc_by_tables(buffer, start, end, _CRC32C_TABLES)
+
+
+@kernel
+def entry_crc_is_good(buffer: Bytes, start: int, end: int) -> bool:
+    """Whether the batch or message at buffer[start:end] has its checksum; header checked before."""
+    if buffer[start + MAGIC_OFFSET] == 2:
+        stored = int64(load_be32(buffer, start + CRC_OFFSET)) & 0xFFFFFFFF
+        return stored == crc32c_of(buffer, start + ATTRIBUTES_OFFSET, end)
+    stored = int64(load_be32(buffer, start + LEGACY_CRC_OFFSET)) & 0xFFFFFFFF
+    return stored == crc32_of(buffer, start + MAGIC_OFFSET, end)
