@@ -3,7 +3,7 @@
 The rules of `kernels` hold: every read is behind a comparison with the end of the bytes, every
 loop ends for any bytes. The twin of `decode_snappy` is cramjam, which takes whole blocks alone, and
 `whole_frames` agrees with what zstd itself accepts: its tests in
-`tests/unit/record/codec/test_block_stream.py` compare.
+`tests/unit/record/codec/test_block_window.py` compare.
 
 Formats: https://github.com/facebook/zstd/blob/dev/doc/zstd_compression_format.md and
 https://github.com/google/snappy/blob/main/format_description.txt

@@ -28,8 +28,10 @@ from spark_segmentlog.record.kernels.output import (
     RECORD,
     ROW,
     Outputs,
+    PlainTuple,
     Settings,
     is_wanted,
+    named_outputs,
     put_record,
 )
 from spark_segmentlog.record.kernels.records import good_records, parse_record
@@ -51,9 +53,16 @@ MESSAGE_FIELDS = 6
 
 @inlined
 def _decode_records(
-    body: Bytes, end: int, header: Int64s, settings: Settings, state: Int64s, outputs: Outputs
+    body: Bytes,
+    end: int,
+    table: Int64s,
+    row: int,
+    settings: Settings,
+    state: Int64s,
+    outputs: Outputs,
 ) -> int:
-    """Decode the records of one batch from where the state stands."""
+    """Decode the records of the batch in one row of a table from where the state stands."""
+    header = table[row]
     last_delta = header[LAST_OFFSET] - header[BASE_OFFSET]
     is_append_time = header[ATTRIBUTES] & TIMESTAMP_TYPE_MASK != 0
     index = state[RECORD]
@@ -68,14 +77,15 @@ def _decode_records(
         timestamp = header[BASE_TIMESTAMP] + parts.timestamp_delta
         if is_append_time:
             timestamp = header[MAX_TIMESTAMP]
-        if is_wanted(offset, timestamp, settings.bounds):
+        if is_wanted(offset, timestamp, settings):
             code = put_record(
                 body,
                 offset,
                 timestamp,
                 int64(is_append_time),
                 parts,
-                header,
+                table,
+                row,
                 settings,
                 state,
                 outputs,
@@ -99,9 +109,9 @@ def decode_batches(
     table: Int64s,
     rows: Int64s,
     spans: Int64s,
-    settings: Settings,
+    plain_settings: PlainTuple,
     state: Int64s,
-    outputs: Outputs,
+    plain_outputs: PlainTuple,
 ) -> int:
     """Decode a run of batches of format 2 from where the state stands.
 
@@ -120,8 +130,11 @@ def decode_batches(
     int
         DONE, or why it stopped at row state[ROW], record state[RECORD].
     """
+    settings = Settings(*plain_settings)
+    outputs = named_outputs(plain_outputs)
     while state[ROW] < len(rows):
-        header = table[rows[state[ROW]]]
+        row = rows[state[ROW]]
+        header = table[row]
         start, end = spans[state[ROW], 0], spans[state[ROW], 1]
         if state[RECORD] == 0 and state[BODY_POSITION] == 0:
             first = header[POSITION] - raw_position
@@ -138,7 +151,7 @@ def decode_batches(
                     state[BODY_POSITION] = stop
                     return BAD_RECORD
             state[BODY_POSITION] = start
-        code = _decode_records(body, end, header, settings, state, outputs)
+        code = _decode_records(body, end, table, row, settings, state, outputs)
         if code != DONE:
             return code
         state[ROW] += 1
@@ -152,15 +165,17 @@ def decode_messages(
     buffer: Bytes,
     table: Int64s,
     messages: Int64s,
-    settings: Settings,
+    plain_settings: PlainTuple,
     state: Int64s,
-    outputs: Outputs,
+    plain_outputs: PlainTuple,
 ) -> int:
     """Decode a run of uncompressed messages of formats 0 and 1 from where the state stands.
 
     `messages` has a row a message: the row of the header table that it lies in, where it lies in
     the buffer, and its offset, timestamp and timestamp type as they result from its wrapper.
     """
+    settings = Settings(*plain_settings)
+    outputs = named_outputs(plain_outputs)
     while state[ROW] < len(messages):
         message = messages[state[ROW]]
         start, end = message[MESSAGE_START], message[MESSAGE_END]
@@ -169,14 +184,15 @@ def decode_messages(
         parts = parse_message(buffer, start, end)
         if parts.end == 0:
             return BAD_RECORD
-        if is_wanted(message[MESSAGE_OFFSET], message[MESSAGE_TIMESTAMP], settings.bounds):
+        if is_wanted(message[MESSAGE_OFFSET], message[MESSAGE_TIMESTAMP], settings):
             code = put_record(
                 buffer,
                 message[MESSAGE_OFFSET],
                 message[MESSAGE_TIMESTAMP],
                 message[MESSAGE_TIMESTAMP_TYPE],
                 parts,
-                table[message[MESSAGE_ROW]],
+                table,
+                message[MESSAGE_ROW],
                 settings,
                 state,
                 outputs,

@@ -200,7 +200,7 @@ def scan_entries(
 @kernel
 def select_entries(
     table: Int64s,
-    bounds: Bounds,
+    plain_bounds: tuple[int, ...],
     end_position: int,
     selected: Bools,
     unread: Bools,
@@ -210,6 +210,7 @@ def select_entries(
     `selected` becomes the mask of them, `unread` that of the markers and transactional batches in
     the range of offsets that are left out. Returns whether transactional batches are chosen.
     """
+    bounds = Bounds(*plain_bounds)
     has_transactions = False
     for i in range(len(table)):
         row = table[i]

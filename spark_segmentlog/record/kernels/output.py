@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from spark_segmentlog.record.jit import copy_bytes, inlined, kernel
-from spark_segmentlog.record.kernels.headers import Bounds
 from spark_segmentlog.record.kernels.records import RecordParts
 from spark_segmentlog.record.kernels.varints import VARINT_BITS, read_varint
 from spark_segmentlog.record.types import Bytes, Int32s, Int64s
@@ -66,9 +65,15 @@ HEADER_ENTRY_BYTES = 9
 
 
 class Settings(NamedTuple):
-    """Which records are written, where an Arrow batch is cut, and what is checked."""
+    """Which records are written, where an Arrow batch is cut, and what is checked.
 
-    bounds: Bounds
+    The first four are those of `headers.Bounds`.
+    """
+
+    start_offset: int
+    end_offset: int
+    min_timestamp_ms: int
+    max_timestamp_ms: int
     max_rows: int
     max_bytes: int
     check_crcs: bool
@@ -85,6 +90,9 @@ class BinaryBuffers(NamedTuple):
 
 class Outputs(NamedTuple):
     """The buffers of one Arrow batch; those of a column that is not wanted have no rows.
+
+    A kernel is handed `plain` tuples, and names them itself: numba needs half a microsecond to
+    unpack each named one.
 
     Timestamps are microseconds. `list_starts` and `list_valid` say where the headers of a record
     start in `header_keys` and `header_values`, and whether there are any. Row `i` of
@@ -105,14 +113,42 @@ class Outputs(NamedTuple):
     entry_field_numbers: Int64s
 
 
+PlainTuple: TypeAlias = tuple[Any, ...]
+"""Of `Settings` or `Outputs`."""
+
+
+def plain(outputs: Outputs) -> PlainTuple:
+    """Give buffers as kernels are handed them."""
+    return tuple(tuple(field) if isinstance(field, tuple) else field for field in outputs)
+
+
 @inlined
-def is_wanted(offset: int, timestamp: int, bounds: Bounds) -> bool:
+def named_outputs(fields: PlainTuple) -> Outputs:
+    """Give `plain` buffers their names again."""
+    outputs = Outputs(*fields)
+    return Outputs(
+        outputs.offset,
+        outputs.timestamp,
+        outputs.timestamp_type,
+        BinaryBuffers(*outputs.key),
+        BinaryBuffers(*outputs.value),
+        outputs.list_starts,
+        outputs.list_valid,
+        BinaryBuffers(*outputs.header_keys),
+        BinaryBuffers(*outputs.header_values),
+        outputs.entry_fields,
+        outputs.entry_field_numbers,
+    )
+
+
+@inlined
+def is_wanted(offset: int, timestamp: int, settings: Settings) -> bool:
     """Whether a record passes the filter."""
     return bool(
-        offset >= bounds.start_offset
-        and offset < bounds.end_offset
-        and timestamp >= bounds.min_timestamp_ms
-        and timestamp <= bounds.max_timestamp_ms
+        offset >= settings.start_offset
+        and offset < settings.end_offset
+        and timestamp >= settings.min_timestamp_ms
+        and timestamp <= settings.max_timestamp_ms
     )
 
 
@@ -132,7 +168,13 @@ def _put_bytes(
 
 @kernel
 def _put_headers(
-    body: Bytes, position: int, end: int, count: int, state: Int64s, outputs: Outputs
+    body: Bytes,
+    position: int,
+    end: int,
+    count: int,
+    state: Int64s,
+    keys: BinaryBuffers,
+    values: BinaryBuffers,
 ) -> None:
     """Write the headers of one record, which have been walked and for which there is room."""
     index = state[HEADERS]
@@ -142,11 +184,11 @@ def _put_headers(
             if body[i] >= 0x80:
                 state[HEADER_KEYS_NOT_ASCII] = 1
         state[HEADER_KEY_BYTES] = _put_bytes(
-            outputs.header_keys, index, state[HEADER_KEY_BYTES], body, position, length
+            keys, index, state[HEADER_KEY_BYTES], body, position, length
         )
         length, position = read_varint(body, position + length, end, VARINT_BITS)
         state[HEADER_VALUE_BYTES] = _put_bytes(
-            outputs.header_values, index, state[HEADER_VALUE_BYTES], body, position, length
+            values, index, state[HEADER_VALUE_BYTES], body, position, length
         )
         if length < 0:
             state[HEADER_VALUE_NULLS] += 1
@@ -155,7 +197,7 @@ def _put_headers(
     state[HEADERS] = index
 
 
-@kernel
+@inlined
 def _ask_for_room(
     state: Int64s,
     outputs: Outputs,
@@ -187,14 +229,15 @@ def put_record(
     timestamp: int,
     timestamp_type: int,
     parts: RecordParts,
-    header: Int64s,
+    table: Int64s,
+    row: int,
     settings: Settings,
     state: Int64s,
     outputs: Outputs,
 ) -> int:
     """Write one record that passed the filter, or say why not.
 
-    `header` is the row of the header table that the record lies in.
+    `row` is the one of the header table that the record lies in.
     """
     key_length = parts.key_length if len(outputs.key.valid) > 0 else 0
     value_length = parts.value_length if len(outputs.value.valid) > 0 else 0
@@ -250,11 +293,19 @@ def put_record(
         outputs.list_starts[count] = state[HEADERS]
         outputs.list_valid[count] = header_count > 0
         if header_count > 0:
-            _put_headers(body, parts.headers_position, parts.end, header_count, state, outputs)
+            _put_headers(
+                body,
+                parts.headers_position,
+                parts.end,
+                header_count,
+                state,
+                outputs.header_keys,
+                outputs.header_values,
+            )
         else:
             state[HEADERS_NULLS] += 1
         outputs.list_starts[count + 1] = state[HEADERS]
     for i in range(len(outputs.entry_field_numbers)):
-        outputs.entry_fields[i, count] = header[outputs.entry_field_numbers[i]]
+        outputs.entry_fields[i, count] = table[row, outputs.entry_field_numbers[i]]
     state[COUNT] = count + 1
     return DONE

@@ -27,7 +27,7 @@ from spark_segmentlog.record.columns import (
     RecordNumber,
 )
 from spark_segmentlog.record.kernels import output as kernels
-from spark_segmentlog.record.kernels.output import BinaryBuffers, Outputs
+from spark_segmentlog.record.kernels.output import BinaryBuffers, Outputs, plain
 from spark_segmentlog.record.types import ArrowArray, Bytes, Int32s, Int64s
 
 _FIRST_BYTES = 64 * 1024
@@ -104,12 +104,7 @@ class ArrowOutput:
         self._bytes_capacity = dict.fromkeys(_BYTES, _FIRST_BYTES)
         self._headers_capacity = _FIRST_HEADERS
         self._pool: list[_Buffers] = []
-        self._buffers = _Buffers(self._make_outputs())
-
-    @property
-    def outputs(self) -> Outputs:
-        """Where the kernels write."""
-        return self._buffers.outputs
+        self._use(_Buffers(self._make_outputs()))
 
     @property
     def count(self) -> int:
@@ -122,14 +117,15 @@ class ArrowOutput:
             name: self._grown_data(name, fields) for name, fields in _BYTES.items()
         }
         size, needed = (
-            len(self.outputs.header_values.valid),
+            len(self._buffers.outputs.header_values.valid),
             int(self.state[kernels.NEEDED_HEADERS]),
         )
         if needed > size:
             self._headers_capacity = max(needed, 2 * size)
             for name in ("header_keys", "header_values"):
                 grown[name] = _with_values(grown[name], self._headers_capacity)
-        self._buffers.outputs = self.outputs._replace(**grown)
+        self._buffers.outputs = self._buffers.outputs._replace(**grown)
+        self._use(self._buffers)
 
     def pop_batch(self) -> pa.RecordBatch | None:
         """Make a batch of the rows that are waiting; None when there are none."""
@@ -144,7 +140,7 @@ class ArrowOutput:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _grown_data(self, name: str, fields: _BytesFields) -> BinaryBuffers:
-        column: BinaryBuffers = getattr(self.outputs, name)
+        column: BinaryBuffers = getattr(self._buffers.outputs, name)
         needed, size = int(self.state[fields.needed]), len(column.data)
         if needed > size:
             size = max(needed, min(4 * size, self._max_bytes))
@@ -155,16 +151,20 @@ class ArrowOutput:
     def _release(self) -> None:
         """Put the buffers aside until Arrow has done with them, and use others."""
         self.state[[*kernels.WRITTEN_FIELDS]] = 0
-        largest = max(len(self.outputs.key.data), len(self.outputs.value.data))
+        largest = max(len(self._buffers.outputs.key.data), len(self._buffers.outputs.value.data))
         if len(self._pool) < _MAX_POOLED and largest <= self._max_bytes:
             self._pool.append(self._buffers)
         for index, buffers in enumerate(self._pool):
             if buffers.is_free():
                 del self._pool[index]
                 buffers.lent.clear()
-                self._buffers = buffers
+                self._use(buffers)
                 return
-        self._buffers = _Buffers(self._make_outputs())
+        self._use(_Buffers(self._make_outputs()))
+
+    def _use(self, buffers: _Buffers) -> None:
+        self._buffers = buffers
+        self.outputs = plain(buffers.outputs)
 
     def _make_outputs(self) -> Outputs:
         def rows(name: str) -> int:
@@ -204,11 +204,13 @@ class ArrowOutput:
             case RecordBytes(output):
                 return self._binary(output, count, column.type)
             case RecordNumber(output):
-                return self._numbers(getattr(self.outputs, output), count, column.type)
+                return self._numbers(getattr(self._buffers.outputs, output), count, column.type)
             case RecordHeaders():
                 return self._headers(count, int(self.state[kernels.HEADERS]))
             case EntryField(number):
-                values = self.outputs.entry_fields[self._entry_fields.index(number), :count]
+                values = self._buffers.outputs.entry_fields[
+                    self._entry_fields.index(number), :count
+                ]
                 return self._numbers(values.astype(_dtype(column.type)), count, column.type)
             case _ as never:
                 assert_never(never)
@@ -225,7 +227,7 @@ class ArrowOutput:
         return column[:count]
 
     def _binary(self, name: str, count: int, kind: pa.DataType) -> ArrowArray:
-        column: BinaryBuffers = getattr(self.outputs, name)
+        column: BinaryBuffers = getattr(self._buffers.outputs, name)
         fields = _BYTES[name]
         nulls = 0 if fields.nulls is None else int(self.state[fields.nulls])
         lent = [
@@ -245,8 +247,8 @@ class ArrowOutput:
         )
         nulls = int(self.state[kernels.HEADERS_NULLS])
         lent = [
-            _bitmap(self.outputs.list_valid, count) if nulls else None,
-            self._buffers.lend(self.outputs.list_starts, count + 1),
+            _bitmap(self._buffers.outputs.list_valid, count) if nulls else None,
+            self._buffers.lend(self._buffers.outputs.list_starts, count + 1),
         ]
         return pa.Array.from_buffers(HEADERS_TYPE, count, lent, nulls, children=[pairs])
 

@@ -130,9 +130,9 @@ class RecordDecoder:
         self._max_decompressed_bytes = max_decompressed_bytes
         self._scratch = DecompressionBuffer(max_decompressed_bytes)
         self._check_wrapper: CheckWrapper | None = None
-        self._bounds = record_filter.bounds()
+        self._start_offset = record_filter.bounds().start_offset
         self._settings = output.Settings(
-            bounds=self._bounds,
+            **record_filter.bounds()._asdict(),
             max_rows=max_arrow_rows,
             max_bytes=max_bytes,
             check_crcs=check_crcs,
@@ -189,11 +189,8 @@ class RecordDecoder:
         MalformedTimestampError
             When a timestamp cannot be held by Spark, and that column is asked for.
         """
-        start_offset = max(self._bounds.start_offset, min_offset)
         self._check_wrapper = check_wrapper
-        self._settings = self._settings._replace(
-            bounds=self._bounds._replace(start_offset=start_offset)
-        )
+        self._settings = self._settings._replace(start_offset=max(self._start_offset, min_offset))
         flat = flat_bytes(buffer)
         source = _Input(flat, bytes_view(flat), table.entries, file_position)
         for kind, rows, spans in _runs(source, selected):
@@ -243,7 +240,7 @@ class RecordDecoder:
                 source.entries,
                 rows,
                 spans,
-                settings,
+                tuple(settings),
                 written.state,
                 written.outputs,
             )
@@ -369,7 +366,7 @@ class RecordDecoder:
     ) -> Callable[[], int]:
         written = self._output
         return lambda: kernels.decode_messages(
-            buffer, source.entries, messages, settings, written.state, written.outputs
+            buffer, source.entries, messages, tuple(settings), written.state, written.outputs
         )
 
     def _decode_wrappers(self, source: _Input, rows: Int64s) -> Iterator[pa.RecordBatch]:

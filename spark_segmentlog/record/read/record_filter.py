@@ -74,7 +74,7 @@ def choose_entries(
     selected, unread = np.empty(len(table), np.bool_), np.empty(len(table), np.bool_)
     has_transactions = select_entries(
         table.entries,
-        record_filter.bounds(),
+        tuple(record_filter.bounds()),
         _INT64_MAX if end_position is None else end_position,
         selected,
         unread,
