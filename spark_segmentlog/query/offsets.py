@@ -31,7 +31,7 @@ _DATA_LOSS_ADVICE: Final = (
 )
 
 
-class NoMatch(StrEnum):
+class MissingTimestampStrategy(StrEnum):
     """What to do when no record is at or after a starting timestamp."""
 
     ERROR = "error"
@@ -252,7 +252,7 @@ def resolve_start(
     limit: OffsetLimit,
     topic_partition: TopicPartition,
     bounds: PartitionBounds,
-    no_match: NoMatch,
+    missing_timestamp: MissingTimestampStrategy,
 ) -> int:
     """Find the offset where a read of one partition starts, as the options say it.
 
@@ -276,7 +276,10 @@ def resolve_start(
         return bounds.latest_offset()
     if wanted is not None:
         return wanted
-    if no_match is NoMatch.ERROR and bounds.latest_offset() > bounds.log_start_offset:
+    if (
+        missing_timestamp is MissingTimestampStrategy.ERROR
+        and bounds.latest_offset() > bounds.log_start_offset
+    ):
         raise OptionValueError(
             f"no offset matched from request of topic-partition {topic_partition} and timestamp "
             f"{_timestamp(limit, topic_partition)}: its latest offset is {bounds.latest_offset()}; "

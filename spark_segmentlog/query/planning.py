@@ -23,7 +23,7 @@ from spark_segmentlog.log.names import (
     OffsetRange,
     TopicPartition,
 )
-from spark_segmentlog.query.options import TopicSelection
+from spark_segmentlog.query.option_table import TopicSelection
 
 _T = TypeVar("_T")
 

@@ -31,8 +31,8 @@ from spark_segmentlog.query.offsets import (
     OffsetLimit,
     SpecificOffsets,
 )
-from spark_segmentlog.query.options import Mode, ReadOptions, View
-from spark_segmentlog.query.planning import EVERYTHING, PlannedRange, RowBounds
+from spark_segmentlog.query.option_table import Mode, ReadOptions, View
+from spark_segmentlog.query.planning import EVERYTHING, Piece, RowBounds
 from spark_segmentlog.query.schema import RowShape
 from spark_segmentlog.record.read.record_filter import RecordFilter
 
@@ -331,7 +331,9 @@ def _resolve_range(
     options: ReadOptions,
     bounds: RowBounds,
 ) -> OffsetRange:
-    start = offsets.resolve_start(options.starting, topic_partition, log_bounds, options.no_match)
+    start = offsets.resolve_start(
+        options.starting, topic_partition, log_bounds, options.missing_timestamp
+    )
     end = offsets.resolve_end(options.ending, topic_partition, log_bounds)
     last_base = log_bounds.last_base_offset
     if end is not None:

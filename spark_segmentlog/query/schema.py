@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from spark_segmentlog.errors import SchemaError
-from spark_segmentlog.query.options import ReadOptions, View
+from spark_segmentlog.query.option_table import ReadOptions, View
 from spark_segmentlog.query.system_columns import SYSTEM_SCHEMAS
 from spark_segmentlog.record.columns import COLUMNS
 

@@ -42,8 +42,9 @@ from spark_segmentlog.query.offsets import (
     SpecificOffsets,
     SpecificTimestamps,
 )
-from spark_segmentlog.query.options import Mode, ReadOptions, TopicSelection, warn_ignored
-from spark_segmentlog.query.planning import PlannedRange
+from spark_segmentlog.query.option_table import Mode, ReadOptions, TopicSelection
+from spark_segmentlog.query.options import warn_ignored
+from spark_segmentlog.query.planning import Piece
 from spark_segmentlog.query.read_plan import LogBounds, ReadRequest, Slice, read_split
 from spark_segmentlog.query.stream_planning import (
     Advance,
@@ -286,7 +287,10 @@ class StreamPlanner:
         if self._options.until_high_watermark and log.state.high_watermarks is None:
             bounds.latest_offset()
         wanted = kafka_offsets.resolve_start(
-            self._options.starting, topic_partition, bounds, self._options.no_match
+            self._options.starting,
+            topic_partition,
+            bounds,
+            self._options.missing_timestamp,
         )
         first, last = log.log_start_offset, log.log_end_offset
         offset = min(max(wanted, first), last)

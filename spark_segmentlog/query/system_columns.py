@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from spark_segmentlog.query.options import View
-from spark_segmentlog.record.system.records import SystemRecord, json_value
+from spark_segmentlog.query.option_table import View
+from spark_segmentlog.record.system.records import SystemRecord, to_json
 
 _TRANSACTION_STATES: Final = (
     "Empty",

@@ -18,7 +18,7 @@ from spark_segmentlog.log.partition.partition_log import PartitionLog, SegmentPu
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.transactions.outcomes import walk_transactions
 from spark_segmentlog.query.offsets import could_not_read
-from spark_segmentlog.query.options import SYSTEM_TOPICS, Mode, View
+from spark_segmentlog.query.option_table import SYSTEM_TOPICS, Mode, View
 from spark_segmentlog.query.read_plan import ReadRequest, Slice, Split, joined
 from spark_segmentlog.query.schema import BATCHES_SCHEMA, SEGMENTS_SCHEMA, TRANSACTIONS_SCHEMA
 from spark_segmentlog.query.system_views import read_system_view

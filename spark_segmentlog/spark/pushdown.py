@@ -19,7 +19,7 @@ from typing import Any, Final
 from pyspark.sql import datasource
 
 from spark_segmentlog.log.names import MAX_OFFSET
-from spark_segmentlog.query.options import Pushdown, ReadOptions, View
+from spark_segmentlog.query.option_table import Pushdown, ReadOptions, View
 from spark_segmentlog.query.planning import EVERYTHING, RowBounds
 from spark_segmentlog.spark import versions
 

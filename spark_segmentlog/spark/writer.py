@@ -45,7 +45,8 @@ from spark_segmentlog.log.write.preflight import check_write
 from spark_segmentlog.log.write.staging import StagedWrite, new_write_id
 from spark_segmentlog.log.write.targets import make_log_directories, read_target_layout
 from spark_segmentlog.query.clean_up import clean_up
-from spark_segmentlog.query.options import WriteOptions, parse_write_options, warn_ignored
+from spark_segmentlog.query.option_table import WriteOptions
+from spark_segmentlog.query.options import parse_write_options, warn_ignored
 from spark_segmentlog.query.row_stager import RowStager, WritePlan, segment_config
 from spark_segmentlog.spark import versions
 from spark_segmentlog.spark.worker_heap import freeze_worker_heap

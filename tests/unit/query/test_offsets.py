@@ -12,7 +12,7 @@ from spark_segmentlog.query.offsets import (
     EarliestOffsets,
     GlobalTimestamp,
     LatestOffsets,
-    NoMatch,
+    MissingTimestampStrategy,
     OffsetLimit,
     SpecificOffsets,
     SpecificTimestamps,
@@ -63,7 +63,7 @@ def test_a_tiered_log_starts_in_remote_storage() -> None:
         (GlobalTimestamp(200), 15),
     ]
     for limit, expected in cases:
-        assert resolve_start(limit, T0, bounds, NoMatch.ERROR) == expected, limit
+        assert resolve_start(limit, T0, bounds, MissingTimestampStrategy.ERROR) == expected, limit
     with pytest.raises(DataLossError, match=r"\[3, 10\) lie in remote storage, which is not read"):
         check_available(OffsetRange(T0, 3, 30), bounds, fail_on_data_loss=True, warn=print)
 
@@ -91,26 +91,26 @@ def test_start_from_each_limit() -> None:
         (SpecificTimestamps({T0: 100}), 12),
     ]
     for limit, offset in cases:
-        assert resolve_start(limit, T0, bounds, NoMatch.ERROR) == offset
+        assert resolve_start(limit, T0, bounds, MissingTimestampStrategy.ERROR) == offset
 
 
 def test_no_record_at_a_starting_timestamp() -> None:
     bounds = Bounds(times={12: 100})
     with pytest.raises(OptionValueError, match=r"t-0 and timestamp 101.*Strategy to latest"):
-        resolve_start(GlobalTimestamp(101), T0, bounds, NoMatch.ERROR)
-    assert resolve_start(GlobalTimestamp(101), T0, bounds, NoMatch.LATEST) == 30
+        resolve_start(GlobalTimestamp(101), T0, bounds, MissingTimestampStrategy.ERROR)
+    assert resolve_start(GlobalTimestamp(101), T0, bounds, MissingTimestampStrategy.LATEST) == 30
 
 
 def test_match_above_the_last_stable_offset_is_none() -> None:
     bounds = Bounds(latest=20, times={25: 100})
     with pytest.raises(OptionValueError, match="no offset matched"):
-        resolve_start(GlobalTimestamp(100), T0, bounds, NoMatch.ERROR)
+        resolve_start(GlobalTimestamp(100), T0, bounds, MissingTimestampStrategy.ERROR)
     assert resolve_end(GlobalTimestamp(100), T0, bounds) is None
 
 
 def test_empty_partition_has_nothing_to_miss() -> None:
     bounds = Bounds(log_start_offset=7, last_base_offset=7, end=7, latest=7)
-    assert resolve_start(GlobalTimestamp(1), T0, bounds, NoMatch.ERROR) == 7
+    assert resolve_start(GlobalTimestamp(1), T0, bounds, MissingTimestampStrategy.ERROR) == 7
 
 
 def test_end_from_each_limit() -> None:

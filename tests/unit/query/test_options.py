@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -12,17 +13,23 @@ from spark_segmentlog.query.offsets import (
     EarliestOffsets,
     GlobalTimestamp,
     LatestOffsets,
-    NoMatch,
+    MissingTimestampStrategy,
     SpecificOffsets,
     SpecificTimestamps,
 )
-from spark_segmentlog.query.options import (
+from spark_segmentlog.query import option_table
+from spark_segmentlog.query import options as options_module
+from spark_segmentlog.query.option_parsers import integer
+from spark_segmentlog.query.option_table import (
     OPTIONS,
     Mode,
+    Option,
+    OptionScope,
     Pushdown,
     ReadOptions,
-    Use,
     View,
+)
+from spark_segmentlog.query.options import (
     keywords_to_options,
     parse_read_options,
     parse_write_options,
@@ -47,7 +54,7 @@ def test_defaults_are_those_of_the_kafka_source() -> None:
     assert options.paths == ("/logs",)
     assert options.starting == EarliestOffsets()
     assert options.ending == LatestOffsets()
-    assert options.no_match is NoMatch.ERROR
+    assert options.missing_timestamp is MissingTimestampStrategy.ERROR
     assert options.fail_on_data_loss
     assert not options.include_headers
     assert not options.is_read_committed
@@ -332,17 +339,49 @@ def test_keywords_are_options_in_snake_case_with_python_values() -> None:
 def test_every_option_is_of_some_use_and_has_one_line() -> None:
     assert len({option.name.lower() for option in OPTIONS}) == len(OPTIONS)
     for option in OPTIONS:
-        assert option.uses
+        assert option.scopes
         assert option.meaning
         assert "\n" not in option.meaning
         assert "|" not in option.meaning
-        assert set(option.uses).isdisjoint(option.ignored_in)
+        assert set(option.scopes).isdisjoint(option.ignored_in)
 
 
 def test_tables_hold_every_option() -> None:
     reading, writing = reading_options_markdown(), writing_options_markdown()
     for option in OPTIONS:
         assert (f"| `{option.name}` |" in reading) == any(
-            use in option.uses for use in (Use.BATCH_READ, Use.STREAM_READ)
+            use in option.scopes for use in (OptionScope.BATCH_READ, OptionScope.STREAM_READ)
         )
-        assert (f"| `{option.name}` |" in writing) == (Use.WRITE in option.uses)
+        assert (f"| `{option.name}` |" in writing) == (OptionScope.WRITE in option.scopes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _MoreOptions(ReadOptions):
+    """Read options with one that is made up."""
+
+    made_up_rows: int
+
+
+def test_an_added_option_is_parsed_documented_and_a_keyword(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    added = Option(
+        "madeUpRows", integer(1), 5, "5", (OptionScope.BATCH_READ,), "rows that are made up"
+    )
+    monkeypatch.setattr(option_table, "OPTIONS", (*OPTIONS, added))
+    monkeypatch.setattr(options_module, "ReadOptions", _MoreOptions)
+
+    def made_up_rows(*, streaming: bool = False, **given: str) -> object:
+        parsed = parse_read_options({"path": "/logs", **given}, streaming=streaming)
+        assert isinstance(parsed, _MoreOptions)
+        return parsed.made_up_rows
+
+    assert made_up_rows(madeuprows="7") == 7
+    assert made_up_rows() == 5
+    assert made_up_rows(streaming=True) == 5
+    with pytest.raises(UnknownOptionError, match="'madeUpRows' is not one of a stream"):
+        made_up_rows(streaming=True, madeUpRows="7")
+    with pytest.raises(UnknownOptionError, match="the nearest one is 'madeUpRows'"):
+        made_up_rows(madeUpRow="7")
+    assert "| `madeUpRows` | 5 | x |  | rows that are made up |" in reading_options_markdown()
+    assert keywords_to_options("/logs", {"made_up_rows": 3})["madeUpRows"] == "3"

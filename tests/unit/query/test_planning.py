@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from spark_segmentlog.errors import UnknownTopicOrPartitionError
 from spark_segmentlog.log.names import MAX_OFFSET, OffsetRange, TopicPartition
-from spark_segmentlog.query.options import TopicSelection
+from spark_segmentlog.query.option_table import TopicSelection
 from spark_segmentlog.query.planning import (
     PlannedRange,
     RowBounds,

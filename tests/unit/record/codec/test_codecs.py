@@ -358,3 +358,69 @@ def test_joined_batch_above_the_limit_is_told() -> None:
     with pytest.raises(DecompressedSizeError, match="larger than the 1000 bytes") as caught:
         read(b"".join([*small, large]), max_decompressed_bytes=1000)
     assert caught.value.base_offset == 3
+
+
+# The table of codecs
+
+
+class _Reversed(BlockStream):
+    """Bytes from the last to the first: a codec that nobody has."""
+
+    def __init__(self, block: memoryview) -> None:
+        self._rest = bytes(block)[::-1]
+
+    def read_into(self, view: memoryview) -> int:
+        data, self._rest = self._rest[: len(view)], self._rest[len(view) :]
+        view[: len(data)] = data
+        return len(data)
+
+
+def _reverse(block: memoryview, output: memoryview) -> int:
+    if len(output) < len(block):
+        raise OutputFullError
+    output[: len(block)] = bytes(block)[::-1]
+    return len(block)
+
+
+REVERSED = Codec(
+    number=6,
+    name="reversed",
+    first_format=MAGIC_V2,
+    decompress_into=lambda block, output, _magic: _reverse(block, output),
+    open_stream=lambda block, _magic: _Reversed(block),
+    is_surely_large=lambda _block: False,
+    writer=lambda _level: _reverse,
+    framing="from the last byte to the first",
+)
+
+
+@pytest.mark.parametrize("size", [10, 3 << 20])
+def test_an_added_codec_is_written_and_read(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setitem(codecs.CODECS, REVERSED.number, REVERSED)
+    options = parse_write_options(
+        {"path": "/logs", "topic": "t", "compression.type": "Reversed", "max.message.bytes": "8m"}
+    )
+    encoder = RecordBatchEncoder(
+        compression=options.compression_type, max_message_bytes=options.max_message_bytes
+    )
+    value = TEXT[:10] + bytes(size - 10)
+    data = encoder.encode(pa.record_batch({"value": [value]})).buffer.tobytes()
+    assert scan(data).codec.tolist() == [REVERSED.number]
+    assert TEXT[:10][::-1] in data
+    assert [row[4] for row in both(data)] == [value]
+    assert codecs.names_by_number()[REVERSED.number] == "reversed"
+
+
+@pytest.mark.parametrize("number", [5, 6, 7])
+def test_a_number_that_is_no_codec_is_named(number: int) -> None:
+    data = bytearray(v2_batch([RecordSpec(value=b"v")], codec="none"))
+    data[ATTRIBUTES_OFFSET + 1] |= number
+    message = (
+        f"compression codec {number} in format 2, "
+        r"allowed are 0 \(none\), 1 \(gzip\), 2 \(snappy\), 3 \(lz4\), 4 \(zstd\)"
+    )
+    with pytest.raises(InvalidBatchError, match=message):
+        list(decoder(check_crcs=False).decode(as_array(bytes(data)), scan(data), file_position=0))
+    for what in (codecs.block_writer, partial(codecs.open_block, block=memoryview(b"x"), magic=2)):
+        with pytest.raises(BlockError, match=f"compression codec {number}: there is none"):
+            what(number)
