@@ -27,6 +27,61 @@ TIME_INDEX_SUFFIX: Final = ".timeindex"
 TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 
+
+@dataclass(frozen=True, slots=True)
+class FileKind:
+    """One kind of file in a partition's folder, named by an offset and this suffix.
+
+    One with `moves_with_segment` has a segment's base offset in its name, and is renamed and
+    deleted with that segment; any other goes by itself.
+    """
+
+    suffix: str
+    holds: str
+    made_by: str
+    deleted_by: str
+    moves_with_segment: bool = True
+
+
+_WITH_ITS_SEGMENT: Final = "`retain`, `compact`, and a broker"
+_ROLL: Final = "who begins the segment"
+
+FILE_KINDS: Final = (
+    FileKind(LOG_SUFFIX, "batches, one after the other", _ROLL, _WITH_ITS_SEGMENT),
+    FileKind(
+        OFFSET_INDEX_SUFFIX,
+        "8 bytes an entry: offset relative to the base, position in the `.log`",
+        f"{_ROLL}; again: `recover`, `reindex`",
+        _WITH_ITS_SEGMENT,
+    ),
+    FileKind(
+        TIME_INDEX_SUFFIX,
+        "12 bytes an entry: a running maximum of timestamps, relative offset of that record",
+        f"{_ROLL}; again: `recover`, `reindex`",
+        _WITH_ITS_SEGMENT,
+    ),
+    FileKind(
+        TRANSACTION_INDEX_SUFFIX,
+        "34 bytes an entry: an aborted transaction, one for each abort marker in the segment",
+        "a broker, at an abort; again: `recover`, `reindex`",
+        _WITH_ITS_SEGMENT,
+    ),
+    FileKind(
+        SNAPSHOT_SUFFIX,
+        "producers and their open transactions, as of the offset in its name",
+        "a broker at each roll, `recover`, `compact`",
+        "`retain`, `recover`, and a broker",
+        moves_with_segment=False,
+    ),
+)
+"""In the order in which the files of a segment are renamed: its log first."""
+
+
+def segment_suffixes() -> tuple[str, ...]:
+    """Give the suffixes of the files that are renamed with their segment, its log first."""
+    return tuple(kind.suffix for kind in FILE_KINDS if kind.moves_with_segment)
+
+
 DELETED_SUFFIX: Final = ".deleted"
 CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"

@@ -481,7 +481,7 @@ OPTIONS: Final = (
         "CreateTime",
         "CreateTime",
         _WRITES,
-        "keep the rows' parse.timestamps, or stamp batches with the time of the write",
+        "keep the rows' timestamps, or stamp batches with the time of the write",
     ),
     Option(
         "flush.messages",

@@ -17,6 +17,7 @@ import pyarrow as pa
 from spark_segmentlog.errors import SchemaError
 from spark_segmentlog.query.option_table import ReadOptions, View
 from spark_segmentlog.query.system_columns import SYSTEM_SCHEMAS
+from spark_segmentlog.query.view_columns import VIEW_COLUMNS, schema_of
 from spark_segmentlog.record.columns import COLUMNS
 
 CORRUPT_RECORD: Final = "_corrupt_record"
@@ -35,66 +36,6 @@ CORRUPT_BYTES_TYPE: Final = pa.struct(list(CORRUPT_RECORD_TYPE)[:4])
 
 HEADERS: Final = "headers"
 
-BATCHES_SCHEMA: Final = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("path", pa.string()),
-        ("position", pa.int64()),
-        ("sizeBytes", pa.int32()),
-        ("magic", pa.int32()),
-        ("baseOffset", pa.int64()),
-        ("lastOffset", pa.int64()),
-        ("recordCount", pa.int32()),
-        ("codec", pa.string()),
-        ("timestampType", pa.int32()),
-        ("baseTimestampMs", pa.int64()),
-        ("maxTimestampMs", pa.int64()),
-        ("producerId", pa.int64()),
-        ("producerEpoch", pa.int32()),
-        ("baseSequence", pa.int32()),
-        ("partitionLeaderEpoch", pa.int32()),
-        ("isTransactional", pa.bool_()),
-        ("isControl", pa.bool_()),
-        ("deleteHorizonMs", pa.int64()),
-        ("crc", pa.int64()),
-    ]
-)
-SEGMENTS_SCHEMA: Final = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("path", pa.string()),
-        ("baseOffset", pa.int64()),
-        ("endOffset", pa.int64()),
-        ("sizeBytes", pa.int64()),
-        ("maxTimestampMs", pa.int64()),
-        ("offsetIndexEntries", pa.int64()),
-        ("timeIndexEntries", pa.int64()),
-        ("abortedTransactions", pa.int64()),
-        ("isActive", pa.bool_()),
-        ("tier", pa.string()),
-    ]
-)
-TRANSACTIONS_SCHEMA: Final = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("producerId", pa.int64()),
-        ("producerEpoch", pa.int32()),
-        ("state", pa.string()),
-        ("firstOffset", pa.int64()),
-        ("lastOffset", pa.int64()),
-        ("recordCount", pa.int64()),
-        ("markerOffset", pa.int64()),
-    ]
-)
-_VIEW_SCHEMAS: Final = {
-    View.BATCHES: BATCHES_SCHEMA,
-    View.SEGMENTS: SEGMENTS_SCHEMA,
-    View.TRANSACTIONS: TRANSACTIONS_SCHEMA,
-    **SYSTEM_SCHEMAS,
-}
 _SQL_NAMES: Final = {
     pa.binary(): "BINARY",
     pa.string(): "STRING",
@@ -110,7 +51,7 @@ _SQL_NAMES: Final = {
 def default_schema(options: ReadOptions) -> pa.Schema:
     """Give the schema of rows where the user named none."""
     if options.view is not View.RECORDS:
-        return _VIEW_SCHEMAS[options.view]
+        return _view_schema(options.view)
     return pa.schema(
         [
             (column.name, column.type)
@@ -219,9 +160,13 @@ def shape_rows(schema: pa.Schema, options: ReadOptions) -> RowShape:
     return RowShape(schema=schema, columns=tuple(columns), corrupt_place=corrupt_place)
 
 
+def _view_schema(view: View) -> pa.Schema:
+    return schema_of(view) if view in VIEW_COLUMNS else SYSTEM_SCHEMAS[view]
+
+
 def _known_columns(options: ReadOptions) -> dict[str, pa.DataType]:
     if options.view is not View.RECORDS:
-        return {it.name: it.type for it in _VIEW_SCHEMAS[options.view]}
+        return {it.name: it.type for it in _view_schema(options.view)}
     types = {column.name: column.type for column in COLUMNS.values()}
     return {**types, CORRUPT_RECORD: CORRUPT_RECORD_TYPE}
 

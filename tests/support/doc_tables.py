@@ -17,15 +17,17 @@ import pyarrow as pa
 from spark_segmentlog.cli import cleaning, create, lag, ls, restore
 from spark_segmentlog.cli.main import main as command
 from spark_segmentlog.cli.output import Column
+from spark_segmentlog.log.names import FILE_KINDS
 from spark_segmentlog.query.options import reading_options_markdown, writing_options_markdown
 from spark_segmentlog.query.schema import (
-    BATCHES_SCHEMA,
     CORRUPT_RECORD_TYPE,
-    SEGMENTS_SCHEMA,
-    TRANSACTIONS_SCHEMA,
     sql_name,
 )
 from spark_segmentlog.query.system_columns import SYSTEM_SCHEMAS
+from spark_segmentlog.query.view_columns import VIEW_COLUMNS, schema_of
+from spark_segmentlog.record.codec.codec import Levels
+from spark_segmentlog.record.codec.codecs import CODECS
+from spark_segmentlog.record.columns import COLUMNS
 from tests.support.pages import DOCS
 
 _PLACE: Final = re.compile(
@@ -36,6 +38,42 @@ _PLACE: Final = re.compile(
 def fields_table(fields: Iterable[pa.Field]) -> str:
     """Write a table of columns and their types."""
     return _table(("column", "type"), ((f"`{it.name}`", _type_name(it.type)) for it in fields))
+
+
+def columns_table() -> str:
+    """Write a table of the columns of a read's rows."""
+    return _table(
+        ("column", "type", "meaning"),
+        ((f"`{it.name}`", f"`{_type_name(it.type)}`", it.meaning) for it in COLUMNS.values()),
+    )
+
+
+def codecs_table() -> str:
+    """Write a table of the codecs."""
+    rows = [
+        (str(it.number), it.name, str(it.first_format), _levels(it.levels), it.framing)
+        for it in CODECS.values()
+    ]
+    return _table(("id", "codec", "first format", "levels", "traps"), rows)
+
+
+def _levels(levels: Levels | None) -> str:
+    return "" if levels is None else f"{levels.lowest} to {levels.highest}"
+
+
+def files_table() -> str:
+    """Write a table of the kinds of files in a partition's folder."""
+    return _table(
+        ("suffix", "holds", "made by", "deleted by", "renamed with its segment"),
+        (
+            (f"`{it.suffix}`", it.holds, it.made_by, it.deleted_by, _yes(it.moves_with_segment))
+            for it in FILE_KINDS
+        ),
+    )
+
+
+def _yes(is_so: bool) -> str:
+    return "yes" if is_so else ""
 
 
 def _type_name(kind: pa.DataType) -> str:
@@ -60,9 +98,10 @@ def json_fields(columns: Sequence[Column]) -> str:
 TABLES: Final[dict[str, Callable[[], str]]] = {
     "options of reads": reading_options_markdown,
     "options of writes": writing_options_markdown,
-    "view batches": partial(fields_table, BATCHES_SCHEMA),
-    "view segments": partial(fields_table, SEGMENTS_SCHEMA),
-    "view transactions": partial(fields_table, TRANSACTIONS_SCHEMA),
+    "columns of records": columns_table,
+    "codecs": codecs_table,
+    "files of a partition": files_table,
+    **{f"view {view}": partial(fields_table, schema_of(view)) for view in VIEW_COLUMNS},
     **{f"view {view}": partial(fields_table, it) for view, it in SYSTEM_SCHEMAS.items()},
     "corrupt record": partial(fields_table, list(CORRUPT_RECORD_TYPE)),
     "fields of ls": partial(json_fields, ls.TOPIC_COLUMNS),

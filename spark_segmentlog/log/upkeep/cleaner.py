@@ -40,6 +40,7 @@ from spark_segmentlog.log.names import (
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
+    segment_suffixes,
 )
 from spark_segmentlog.log.segment.growth import (
     MAX_RELATIVE_OFFSET,
@@ -58,7 +59,7 @@ from spark_segmentlog.log.transactions.producer_tracker import (
     LastBatch,
     read_markers,
 )
-from spark_segmentlog.log.upkeep.swap import SEGMENT_SUFFIXES, segment_path
+from spark_segmentlog.log.upkeep.swap import segment_path
 from spark_segmentlog.record.compact.batch_rebuild import (
     convert_messages,
     empty_batch,
@@ -629,7 +630,7 @@ class CleanedGroup:
     def discard(self) -> None:
         """Remove the files again."""
         for segment in self._segments:
-            for kind in reversed(SEGMENT_SUFFIXES):
+            for kind in reversed(segment_suffixes()):
                 path = segment_path(self._directory, segment.tail.base_offset, kind, CLEANED_SUFFIX)
                 files.unlink(path, missing_ok=True)
 

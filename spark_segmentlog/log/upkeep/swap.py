@@ -23,7 +23,6 @@ import logging
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from spark_segmentlog.log.formats.producer_snapshot import ProducerState, format_producer_snapshot
 from spark_segmentlog.log.io import files
@@ -31,28 +30,17 @@ from spark_segmentlog.log.names import (
     BASE_OFFSET_DIGITS,
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
+    FILE_KINDS,
     LOG_SUFFIX,
-    OFFSET_INDEX_SUFFIX,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
     find_base_offset,
     parse_partition_directory_name,
     segment_file_name,
+    segment_suffixes,
 )
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.segment.walk import ReadBuffer
-
-SEGMENT_SUFFIXES: Final = (
-    LOG_SUFFIX,
-    OFFSET_INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
-)
-_DELETABLE_SUFFIXES: Final = tuple(
-    suffix + DELETED_SUFFIX for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)
-)
 
 _log = logging.getLogger(__name__)
 
@@ -103,7 +91,7 @@ def mark_segment_deleted(directory: str, base_offset: int) -> None:
 
     The log first: a segment without its log is none, one without its indexes is whole.
     """
-    _rename_files(directory, base_offset, SEGMENT_SUFFIXES, "", DELETED_SUFFIX)
+    _rename_files(directory, base_offset, segment_suffixes(), "", DELETED_SUFFIX)
 
 
 def mark_files_behind_deleted(directory: str, base_offset: int) -> None:
@@ -170,13 +158,13 @@ def replace_segments(
         Of the segments that they replace, ascending.
     """
     for base_offset in reversed(new_base_offsets):
-        _rename_files(directory, base_offset, SEGMENT_SUFFIXES, CLEANED_SUFFIX, SWAP_SUFFIX)
+        _rename_files(directory, base_offset, segment_suffixes(), CLEANED_SUFFIX, SWAP_SUFFIX)
     files.fsync_directory(directory)
     for base_offset in old_base_offsets:
         mark_segment_deleted(directory, base_offset)
     files.fsync_directory(directory)
     for base_offset in new_base_offsets:
-        _rename_files(directory, base_offset, SEGMENT_SUFFIXES, SWAP_SUFFIX, "")
+        _rename_files(directory, base_offset, segment_suffixes(), SWAP_SUFFIX, "")
     mark_snapshots_deleted(directory, sorted({*old_base_offsets} - {*new_base_offsets}))
     files.fsync_directory(directory)
 
@@ -242,7 +230,7 @@ def _next_offset(directory: str, base_offset: int) -> int:
 
 def _plain_offset(name: str) -> int | None:
     """Read the offset of a segment's plain file; snapshots stay, as the log they tell of does."""
-    for suffix in SEGMENT_SUFFIXES:
+    for suffix in segment_suffixes():
         offset = find_base_offset(name, suffix)
         if offset is not None:
             return offset
@@ -263,7 +251,8 @@ def _is_swapped_log(name: str) -> bool:
 
 
 def _is_deleted_name(name: str) -> bool:
-    return name.endswith(_DELETABLE_SUFFIXES) and name[:BASE_OFFSET_DIGITS].isdecimal()
+    suffixes = tuple(kind.suffix + DELETED_SUFFIX for kind in FILE_KINDS)
+    return name.endswith(suffixes) and name[:BASE_OFFSET_DIGITS].isdecimal()
 
 
 def _rename_files(

@@ -57,18 +57,14 @@ from spark_segmentlog.log.formats.checkpoints import (
 )
 from spark_segmentlog.log.io.reading import LOCAL, local_path
 from spark_segmentlog.log.names import (
+    ASIDE_DIRECTORY_SUFFIXES,
     CLEANED_SUFFIX,
-    DELETE_DIRECTORY_SUFFIX,
-    FUTURE_DIRECTORY_SUFFIX,
+    FILE_KINDS,
     LOG_SUFFIX,
     MAX_OFFSET,
     MAX_PARTITION,
-    OFFSET_INDEX_SUFFIX,
     SNAPSHOT_SUFFIX,
-    STRAY_DIRECTORY_SUFFIX,
     SWAP_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
     TopicPartition,
     find_base_offset,
     find_topic_partition,
@@ -83,17 +79,7 @@ from spark_segmentlog.record.system.records import CLUSTER_METADATA
 
 # A broker keeps indexes of tiered segments there, and takes it for no partition.
 REMOTE_INDEX_DIRECTORY: Final = "remote-log-index-cache"
-DYING_SUFFIXES: Final = (DELETE_DIRECTORY_SUFFIX, FUTURE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX)
 # What a broker reads the offset out of, in the order in which it looks.
-SEGMENT_SUFFIXES: Final = (
-    LOG_SUFFIX,
-    OFFSET_INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
-    SNAPSHOT_SUFFIX,
-    CLEANED_SUFFIX,
-    SWAP_SUFFIX,
-)
 OFFSET_CHECKPOINTS: Final = (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -339,7 +325,7 @@ def _foreign_folders(directory: str, names: Iterable[str]) -> Iterator[Finding]:
     for name in sorted(names):
         if find_topic_partition(name) or name in (REMOTE_INDEX_DIRECTORY, COMMIT_DIRECTORY_NAME):
             continue
-        if name.endswith(DYING_SUFFIXES) and _DYING_NAME.fullmatch(name):
+        if name.endswith(ASIDE_DIRECTORY_SUFFIXES) and _DYING_NAME.fullmatch(name):
             continue
         yield Finding(
             kind=FindingKind.FOREIGN_FOLDER,
@@ -353,7 +339,7 @@ def _is_taken_for_a_partition(name: str) -> bool:
     topic, _, number = name.rpartition("-")
     return bool(
         topic and _JAVA_INTEGER.fullmatch(number) and int(number) <= MAX_PARTITION
-    ) and not name.endswith(DYING_SUFFIXES)
+    ) and not name.endswith(ASIDE_DIRECTORY_SUFFIXES)
 
 
 def unreadable_checkpoints(log_directory: str) -> Iterator[Finding]:
@@ -595,8 +581,9 @@ def _stray(topic_partition: TopicPartition, path: str, detail: str) -> Finding:
 def _foreign_files(topic_partition: TopicPartition, path: str) -> Iterator[Finding]:
     names = LOCAL.list_directories(path)[1]
     bases = {base for name in names if (base := find_base_offset(name)) is not None}
+    suffixes = (*(kind.suffix for kind in FILE_KINDS), CLEANED_SUFFIX, SWAP_SUFFIX)
     for name in sorted(names):
-        suffix = next((it for it in SEGMENT_SUFFIXES if name.endswith(it)), None)
+        suffix = next((it for it in suffixes if name.endswith(it)), None)
         if suffix is None:
             continue
         effect = _foreign_effect(name, suffix, bases)

@@ -79,6 +79,8 @@ class Codec:
         `SMALL_BLOCK_BYTES`.
     writer : callable
         Makes, for a level, what compresses blocks as Kafka's Java producer does.
+    framing : str
+        One line for the documentation: what its blocks look like.
     levels : Levels, optional
         None for a codec without.
     """
@@ -90,6 +92,7 @@ class Codec:
     open_stream: Callable[[memoryview, int], BlockStream]
     is_surely_large: Callable[[memoryview], bool]
     writer: Callable[[int], BlockWriter]
+    framing: str
     levels: Levels | None = None
 
 

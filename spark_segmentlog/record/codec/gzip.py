@@ -83,5 +83,6 @@ GZIP = Codec(
     open_stream=lambda block, _magic: _Stream(block),
     is_surely_large=_is_surely_large,
     writer=_writer,
+    framing="may have several members",
     levels=Levels(1, 9, -1),
 )

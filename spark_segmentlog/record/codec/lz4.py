@@ -206,5 +206,9 @@ LZ4 = Codec(
     open_stream=_open_stream,
     is_surely_large=_is_surely_large,
     writer=_writer,
+    framing=(
+        "frames; in format 0 the header's checksum is wrong on purpose, since old "
+        "clients hashed the magic bytes too"
+    ),
     levels=Levels(1, 17, _DEFAULT_LEVEL),
 )

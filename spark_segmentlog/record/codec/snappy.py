@@ -249,4 +249,8 @@ SNAPPY = Codec(
     ),
     is_surely_large=_is_surely_large,
     writer=lambda _level: _write,
+    framing=(
+        "two layouts: xerial framing (Java) or one raw block (librdkafka); told apart "
+        "by the magic bytes `\\x82SNAPPY\\0`"
+    ),
 )

@@ -46,5 +46,9 @@ ZSTD = Codec(
     open_stream=lambda block, _magic: ArrowStream("zstd", block),
     is_surely_large=_is_surely_large,
     writer=_writer,
+    framing=(
+        "frames; one may not say how large its content is, there may be several, and "
+        "skippable ones between"
+    ),
     levels=Levels(-131072, 22, 3),
 )
