@@ -9,6 +9,8 @@ import pytest
 
 from spark_segmentlog.errors import OptionValueError, UnknownOptionError
 from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.query import option_table
+from spark_segmentlog.query import options as options_module
 from spark_segmentlog.query.offsets import (
     EarliestOffsets,
     GlobalTimestamp,
@@ -17,8 +19,6 @@ from spark_segmentlog.query.offsets import (
     SpecificOffsets,
     SpecificTimestamps,
 )
-from spark_segmentlog.query import option_table
-from spark_segmentlog.query import options as options_module
 from spark_segmentlog.query.option_parsers import integer
 from spark_segmentlog.query.option_table import (
     OPTIONS,

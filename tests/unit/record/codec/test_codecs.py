@@ -5,19 +5,29 @@ from __future__ import annotations
 import gzip
 import struct
 import tracemalloc
+from functools import partial
 from typing import Any
 
 import cramjam
+import pyarrow as pa
 import pytest
 
-from spark_segmentlog.errors import DecompressedSizeError, DecompressionError
-from spark_segmentlog.record.codec import decompression_buffer, lz4
+from spark_segmentlog.errors import DecompressedSizeError, DecompressionError, InvalidBatchError
+from spark_segmentlog.query.options import parse_write_options
+from spark_segmentlog.record.codec import codecs, decompression_buffer, lz4
 from spark_segmentlog.record.codec.block_window import NO_LIMIT, decompress
-from spark_segmentlog.record.codec.codec import BlockError, BlockTooLargeError, OutputFullError
+from spark_segmentlog.record.codec.codec import (
+    BlockError,
+    BlockStream,
+    BlockTooLargeError,
+    Codec,
+    OutputFullError,
+)
 from spark_segmentlog.record.codec.codecs import decompress_into
 from spark_segmentlog.record.codec.decompression_buffer import DecompressionBuffer
-from spark_segmentlog.record.layout import MAGIC_V0, MAGIC_V1, MAGIC_V2
+from spark_segmentlog.record.layout import ATTRIBUTES_OFFSET, MAGIC_V0, MAGIC_V1, MAGIC_V2
 from spark_segmentlog.record.plain.varint import VarintError, read_varint
+from spark_segmentlog.record.write.encoder import RecordBatchEncoder
 from spark_segmentlog.testing.builder import (
     CODECS,
     RecordSpec,
@@ -27,6 +37,7 @@ from spark_segmentlog.testing.builder import (
     varint,
 )
 from tests.support.decoding import (
+    as_array,
     both,
     decoder,
     failure,
@@ -34,6 +45,7 @@ from tests.support.decoding import (
     outcomes_of_one_decoder,
     outcomes_of_twin,
     read,
+    scan,
 )
 
 COMPRESSED = [name for name in CODECS if name not in ("none", "lz4-legacy-checksum")]
@@ -413,14 +425,15 @@ def test_an_added_codec_is_written_and_read(monkeypatch: pytest.MonkeyPatch, siz
 
 @pytest.mark.parametrize("number", [5, 6, 7])
 def test_a_number_that_is_no_codec_is_named(number: int) -> None:
-    data = bytearray(v2_batch([RecordSpec(value=b"v")], codec="none"))
-    data[ATTRIBUTES_OFFSET + 1] |= number
+    batch = bytearray(v2_batch([RecordSpec(value=b"v")], codec="none"))
+    batch[ATTRIBUTES_OFFSET + 1] |= number
+    data = bytes(batch)
     message = (
         f"compression codec {number} in format 2, "
         r"allowed are 0 \(none\), 1 \(gzip\), 2 \(snappy\), 3 \(lz4\), 4 \(zstd\)"
     )
     with pytest.raises(InvalidBatchError, match=message):
-        list(decoder(check_crcs=False).decode(as_array(bytes(data)), scan(data), file_position=0))
+        list(decoder(check_crcs=False).decode(as_array(data), scan(data), file_position=0))
     for what in (codecs.block_writer, partial(codecs.open_block, block=memoryview(b"x"), magic=2)):
         with pytest.raises(BlockError, match=f"compression codec {number}: there is none"):
             what(number)
