@@ -77,6 +77,11 @@ FILE_KINDS: Final = (
 """In the order in which the files of a segment are renamed: its log first."""
 
 
+def file_suffixes() -> tuple[str, ...]:
+    """Give the suffixes of all kinds of files."""
+    return tuple(kind.suffix for kind in FILE_KINDS)
+
+
 def segment_suffixes() -> tuple[str, ...]:
     """Give the suffixes of the files that are renamed with their segment, its log first."""
     return tuple(kind.suffix for kind in FILE_KINDS if kind.moves_with_segment)

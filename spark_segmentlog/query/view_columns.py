@@ -115,6 +115,7 @@ VIEW_COLUMNS: Final[dict[View, tuple[Column, ...]]] = {
         ("timeIndexEntries", pa.int64(), attrgetter("time_index.entries_count")),
         ("abortedTransactions", pa.int64(), lambda row: len(row.segment.transaction_index())),
         ("isActive", pa.bool_(), lambda row: row.segment.end_offset_bound is None),
+        ("tier", pa.string(), attrgetter("segment.tier")),
     ),
     View.TRANSACTIONS: (
         ("topic", pa.string(), _field("topic")),

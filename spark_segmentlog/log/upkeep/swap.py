@@ -30,10 +30,10 @@ from spark_segmentlog.log.names import (
     BASE_OFFSET_DIGITS,
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
-    FILE_KINDS,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
+    file_suffixes,
     find_base_offset,
     parse_partition_directory_name,
     segment_file_name,
@@ -251,7 +251,7 @@ def _is_swapped_log(name: str) -> bool:
 
 
 def _is_deleted_name(name: str) -> bool:
-    suffixes = tuple(kind.suffix + DELETED_SUFFIX for kind in FILE_KINDS)
+    suffixes = tuple(suffix + DELETED_SUFFIX for suffix in file_suffixes())
     return name.endswith(suffixes) and name[:BASE_OFFSET_DIGITS].isdecimal()
 
 

@@ -59,13 +59,13 @@ from spark_segmentlog.log.io.reading import LOCAL, local_path
 from spark_segmentlog.log.names import (
     ASIDE_DIRECTORY_SUFFIXES,
     CLEANED_SUFFIX,
-    FILE_KINDS,
     LOG_SUFFIX,
     MAX_OFFSET,
     MAX_PARTITION,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
     TopicPartition,
+    file_suffixes,
     find_base_offset,
     find_topic_partition,
     parse_partition_directory_name,
@@ -581,7 +581,7 @@ def _stray(topic_partition: TopicPartition, path: str, detail: str) -> Finding:
 def _foreign_files(topic_partition: TopicPartition, path: str) -> Iterator[Finding]:
     names = LOCAL.list_directories(path)[1]
     bases = {base for name in names if (base := find_base_offset(name)) is not None}
-    suffixes = (*(kind.suffix for kind in FILE_KINDS), CLEANED_SUFFIX, SWAP_SUFFIX)
+    suffixes = (*file_suffixes(), CLEANED_SUFFIX, SWAP_SUFFIX)
     for name in sorted(names):
         suffix = next((it for it in suffixes if name.endswith(it)), None)
         if suffix is None:
