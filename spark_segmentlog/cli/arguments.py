@@ -21,8 +21,9 @@ from spark_segmentlog.log.io.reading import local_path
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.partition.partition_log import PartitionLog
+from spark_segmentlog.log.tier.remote_options import NO_REMOTE, RemoteOptions
 from spark_segmentlog.log.tier.remote_segment import Keys
-from spark_segmentlog.log.tier.stores import NO_REMOTE, RemoteOptions, layout_names
+from spark_segmentlog.log.tier.stores import layout_names
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

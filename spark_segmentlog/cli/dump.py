@@ -37,7 +37,7 @@ from spark_segmentlog.cli.output import OutputFormat, print_bytes, print_json, p
 from spark_segmentlog.log.partition.log_watch import LogWatch
 from spark_segmentlog.log.partition.partition_log import PartitionLog, while_it_is_there
 from spark_segmentlog.log.segment.segment import Segment
-from spark_segmentlog.log.tier.stores import RemoteOptions
+from spark_segmentlog.log.tier.remote_options import RemoteOptions
 
 FOLLOW_SECONDS: Final = 0.2
 _Part = Entry | BatchGroup

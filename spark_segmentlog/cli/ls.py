@@ -30,7 +30,7 @@ from spark_segmentlog.log.names import (
 from spark_segmentlog.log.partition.partition_log import PartitionLog, while_it_is_there
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.segment.walk import ReadBuffer
-from spark_segmentlog.log.tier.stores import RemoteOptions
+from spark_segmentlog.log.tier.remote_options import RemoteOptions
 from spark_segmentlog.log.upkeep.retention import largest_timestamp
 from spark_segmentlog.record.layout import MAGIC_OFFSET, MAGIC_V2
 from spark_segmentlog.record.plain.batch import iterate_records

@@ -13,7 +13,7 @@ from spark_segmentlog.cli.arguments import (
     topics_option,
 )
 from spark_segmentlog.cli.output import Column, OutputFormat, print_rows
-from spark_segmentlog.log.tier.stores import RemoteOptions
+from spark_segmentlog.log.tier.remote_options import RemoteOptions
 from spark_segmentlog.log.upkeep.restore import restore
 
 COLUMNS: Final = (

@@ -26,7 +26,7 @@ from spark_segmentlog.cli.output import OutputFormat, print_json, print_line
 from spark_segmentlog.cli.verify_report import Checked, report_page
 from spark_segmentlog.log.findings import Finding
 from spark_segmentlog.log.names import LOG_SUFFIX
-from spark_segmentlog.log.tier.stores import RemoteOptions
+from spark_segmentlog.log.tier.remote_options import RemoteOptions
 from spark_segmentlog.log.upkeep.segment_survey import SegmentSurvey
 from spark_segmentlog.log.upkeep.verification import OnSegment, verify
 

@@ -211,3 +211,11 @@ def cleanup_policy(text: str) -> tuple[str, ...]:
 def codec(text: str) -> str:
     """Read the name of a codec, or none."""
     return word(*codec_names())(text)
+
+
+def remote_layout(text: str) -> str:
+    """Read the name of a layout of remote stores."""
+    # Here, as it loads Arrow: a daemon that forks workers reads options without.
+    from spark_segmentlog.log.tier.stores import layout_names
+
+    return word(*layout_names())(text)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from spark_segmentlog.errors import OptionValueError
 from spark_segmentlog.log.names import TopicPartition
-from spark_segmentlog.log.tier.stores import NO_REMOTE, RemoteOptions, layout_names
+from spark_segmentlog.log.tier.remote_options import NO_REMOTE, RemoteOptions
 from spark_segmentlog.query import option_parsers as parse
 from spark_segmentlog.query.offsets import MissingTimestampStrategy, OffsetLimit, parse_assign_json
 from spark_segmentlog.record.codec.codecs import CODECS
@@ -170,7 +170,7 @@ OPTIONS: Final = (
     ),
     Option(
         "remoteStorage.layout",
-        parse.word(*layout_names()),
+        parse.remote_layout,
         None,
         "found by looking",
         _READS,

@@ -13,8 +13,8 @@ from dataclasses import fields
 from typing import Any, Final
 
 from spark_segmentlog.errors import OptionValueError, UnknownOptionError
+from spark_segmentlog.log.tier.remote_options import RemoteOptions
 from spark_segmentlog.log.tier.remote_segment import Keys
-from spark_segmentlog.log.tier.stores import RemoteOptions
 from spark_segmentlog.query import option_table
 from spark_segmentlog.query.offsets import (
     EARLIEST,

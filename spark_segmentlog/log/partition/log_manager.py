@@ -35,7 +35,7 @@ from spark_segmentlog.log.io.signature import LISTING_ATTEMPTS, FileSignature
 from spark_segmentlog.log.io.threads import in_parallel
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.partition.partition_log import PartitionLog, is_beside_the_log
-from spark_segmentlog.log.tier.stores import NO_REMOTE, RemoteOptions
+from spark_segmentlog.log.tier.remote_options import NO_REMOTE, RemoteOptions
 from spark_segmentlog.log.tier.tier import Tier
 
 # Where each partition lies, its log start and log end offset.

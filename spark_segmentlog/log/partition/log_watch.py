@@ -37,7 +37,7 @@ from spark_segmentlog.log.partition.log_manager import (
 from spark_segmentlog.log.partition.partition_log import PartitionLog, SegmentList
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.segment.walk import PROBE_BYTES, HeaderWalk, ReadBuffer
-from spark_segmentlog.log.tier.stores import NO_REMOTE, RemoteOptions
+from spark_segmentlog.log.tier.remote_options import NO_REMOTE, RemoteOptions
 from spark_segmentlog.log.tier.tier import Tier
 from spark_segmentlog.log.transactions.outcomes import find_open_transactions, transaction_tracker
 from spark_segmentlog.log.transactions.producer_tracker import ProducerTracker

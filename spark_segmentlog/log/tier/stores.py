@@ -1,9 +1,9 @@
-"""Remote stores: where they are, how they are laid out, and what was given to read them."""
+"""Remote stores: where they are, and how they are laid out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from spark_segmentlog.errors import RemoteStorageError
@@ -11,36 +11,10 @@ from spark_segmentlog.log.io.reading import Storage
 from spark_segmentlog.log.io.remote import resolve_storage
 from spark_segmentlog.log.tier.chunked import ChunkedLayout
 from spark_segmentlog.log.tier.local_tiered import LocalTieredLayout
-from spark_segmentlog.log.tier.remote_segment import Keys, Layout
+from spark_segmentlog.log.tier.remote_segment import Layout
 
 LAYOUTS: Final[tuple[Layout, ...]] = (LocalTieredLayout(), ChunkedLayout())
 """Every layout that is known. A new one is a module with a `Layout`, and a line here."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteOptions:
-    """What is read besides local files; travels to tasks.
-
-    Attributes
-    ----------
-    uris : tuple of str
-        Stores beside log directories.
-    layout : str or None
-        Name of their layout; None to find it by looking.
-    keys : Keys
-        Of encrypted segments.
-    topic_ids : tuple of str
-        Of topics that are read from a store though the log directory has none such, or another of
-        that name.
-    """
-
-    uris: tuple[str, ...] = ()
-    layout: str | None = None
-    keys: Keys = field(default_factory=Keys)
-    topic_ids: tuple[str, ...] = ()
-
-
-NO_REMOTE: Final = RemoteOptions()
 
 
 @dataclass(frozen=True, slots=True)

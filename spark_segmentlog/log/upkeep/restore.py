@@ -43,7 +43,7 @@ from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.segment.walk import WRONG_CHECKSUM, HeaderWalk, Piece, ReadBuffer
-from spark_segmentlog.log.tier.stores import NO_REMOTE, RemoteOptions
+from spark_segmentlog.log.tier.remote_options import NO_REMOTE, RemoteOptions
 from spark_segmentlog.log.upkeep.partitions import epochs_from
 from spark_segmentlog.log.upkeep.recovery import reindex
 from spark_segmentlog.record.read.header_table import check_crcs

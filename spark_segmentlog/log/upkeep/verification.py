@@ -34,7 +34,8 @@ from spark_segmentlog.log.partition.transaction_index_check import KnownAborts
 from spark_segmentlog.log.segment.growth import MAX_RELATIVE_OFFSET
 from spark_segmentlog.log.segment.segment import ScanOptions, Segment, SegmentScanner
 from spark_segmentlog.log.segment.walk import CorruptRange
-from spark_segmentlog.log.tier.stores import NO_REMOTE, RemoteOptions, is_store
+from spark_segmentlog.log.tier.remote_options import NO_REMOTE, RemoteOptions
+from spark_segmentlog.log.tier.stores import is_store
 from spark_segmentlog.log.upkeep.index_check import check_indexes
 from spark_segmentlog.log.upkeep.segment_survey import (
     SegmentSurvey,

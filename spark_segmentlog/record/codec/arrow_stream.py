@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
-
 from spark_segmentlog.record.codec.codec import BlockError, BlockStream
 
 
@@ -11,6 +9,9 @@ class ArrowStream(BlockStream):
     """A block of frames, by Arrow's binding of the codec's own library."""
 
     def __init__(self, name: str, block: memoryview) -> None:
+        # Here: the table of codecs is loaded by a daemon that forks workers, Arrow is not.
+        import pyarrow as pa
+
         self._name = name
         self._stream = pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(block)), name)
 

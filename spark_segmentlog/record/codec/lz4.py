@@ -14,7 +14,6 @@ from functools import lru_cache
 
 import cramjam
 import numpy as np
-import pyarrow as pa
 
 from spark_segmentlog.record.codec.arrow_stream import ArrowStream
 from spark_segmentlog.record.codec.codec import (
@@ -193,6 +192,9 @@ def _writer(level: int) -> BlockWriter:
 def _compressor(level: int) -> Callable[[memoryview], memoryview]:
     if level == _DEFAULT_LEVEL:
         return lambda block: memoryview(cramjam.lz4.compress_block(block, store_size=False))
+    # Here: the table of codecs is loaded by a daemon that forks workers, Arrow is not.
+    import pyarrow as pa
+
     codec = pa.Codec("lz4_raw", level)
     # As bytes: a memoryview of the buffer that pyarrow gives has its capacity, not its size.
     return lambda block: memoryview(codec.compress(block, asbytes=True))

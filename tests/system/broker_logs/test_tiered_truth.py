@@ -9,7 +9,7 @@ import pytest
 
 from spark_segmentlog.errors import DataLossError, OptionValueError
 from spark_segmentlog.log.partition.log_manager import LogManager
-from spark_segmentlog.log.tier.stores import RemoteOptions
+from spark_segmentlog.log.tier.remote_options import RemoteOptions
 from tests.support.broker_data import ISOLATION_LEVELS
 from tests.support.store_data import (
     LAYOUTS,

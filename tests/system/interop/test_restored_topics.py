@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_segmentlog.log.tier.stores import RemoteOptions
+from spark_segmentlog.log.tier.remote_options import RemoteOptions
 from spark_segmentlog.log.upkeep.restore import restore
 from tests.support.broker import Broker
 from tests.support.broker_data import ISOLATION_LEVELS

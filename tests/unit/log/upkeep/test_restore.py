@@ -10,7 +10,7 @@ import pytest
 from spark_segmentlog.errors import DataLossError, RemoteStorageError, UnsafeTargetError
 from spark_segmentlog.log.formats.checkpoints import read_leader_epochs, read_partition_metadata
 from spark_segmentlog.log.io.reading import LOCAL
-from spark_segmentlog.log.tier.stores import RemoteOptions
+from spark_segmentlog.log.tier.remote_options import RemoteOptions
 from spark_segmentlog.log.upkeep.restore import restore
 from spark_segmentlog.log.upkeep.verification import verify
 from spark_segmentlog.testing.builder import LogBuilder

@@ -1,0 +1,34 @@
+"""What was given to read remote stores, apart from what reads them and loads Arrow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from spark_segmentlog.log.tier.remote_segment import Keys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteOptions:
+    """What is read besides local files; travels to tasks.
+
+    Attributes
+    ----------
+    uris : tuple of str
+        Stores beside log directories.
+    layout : str or None
+        Name of their layout; None to find it by looking.
+    keys : Keys
+        Of encrypted segments.
+    topic_ids : tuple of str
+        Of topics that are read from a store though the log directory has none such, or another of
+        that name.
+    """
+
+    uris: tuple[str, ...] = ()
+    layout: str | None = None
+    keys: Keys = field(default_factory=Keys)
+    topic_ids: tuple[str, ...] = ()
+
+
+NO_REMOTE: Final = RemoteOptions()
