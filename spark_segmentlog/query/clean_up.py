@@ -1,4 +1,4 @@
-"""Retention and compaction behind a commit, as far as the write's options ask for them.
+"""Retention and compaction after a commit, as far as the write's options ask for them.
 
 Only what is given is applied: ``retention.bytes`` alone lets no record go by its age.
 """
@@ -32,7 +32,7 @@ def clean_up(log_directories: Sequence[str], topics: Sequence[str], options: Wri
             _compact(log_directories, topics, options)
     except (SegmentLogError, OSError) as error:
         _log.warning(
-            "the rows are committed, but retention or compaction behind them failed; run "
+            "the rows are committed, but retention or compaction after them failed; run "
             "segmentlog retain or compact: %s",
             error,
         )

@@ -75,17 +75,17 @@ def group_lag(paths: Paths, **options: Any) -> pa.Table:
     """
     parsed = parse_read_options(keywords_to_options(path_texts(paths), options))
     committed = _Commits(paths, options).committed(_ends(parsed, {CONSUMER_OFFSETS}))
-    ends = _ends(parsed, {it.topic for _, it in committed})
+    ends = _ends(parsed, {topic_partition.topic for _, topic_partition in committed})
     rows = [
         {
             "group": group,
-            "topic": it.topic,
-            "partition": it.partition,
+            "topic": topic_partition.topic,
+            "partition": topic_partition.partition,
             "committedOffset": offset,
-            "logEndOffset": ends.get(it),
-            "lag": ends[it] - offset if it in ends else None,
+            "logEndOffset": ends.get(topic_partition),
+            "lag": ends[topic_partition] - offset if topic_partition in ends else None,
         }
-        for (group, it), offset in sorted(committed.items())
+        for (group, topic_partition), offset in sorted(committed.items())
     ]
     return pa.Table.from_pylist(rows, LAG_SCHEMA)
 
@@ -93,12 +93,16 @@ def group_lag(paths: Paths, **options: Any) -> pa.Table:
 def _ends(options: ReadOptions, topics: Collection[str]) -> dict[TopicPartition, int]:
     """Find where the partitions of some topics end, as far as they are there."""
     manager = open_log_manager(options)
-    wanted = [it for it in manager.topic_partitions if it.topic in topics]
+    wanted = [
+        topic_partition
+        for topic_partition in manager.topic_partitions
+        if topic_partition.topic in topics
+    ]
     manager.offset_bounds(wanted)
     return {
-        it: LogBounds(manager.partition_log(it), options).latest_offset()
-        for it in wanted
-        if it in manager.topic_partitions
+        topic_partition: LogBounds(manager.partition_log(topic_partition), options).latest_offset()
+        for topic_partition in wanted
+        if topic_partition in manager.topic_partitions
     }
 
 
@@ -114,7 +118,7 @@ class _Commits:
         """Read the offsets that stand at some ends of ``__consumer_offsets``."""
         committed: Committed = {}
         hidden = self._hidden_ranges()
-        ending = {str(it.partition): end for it, end in ends.items()}
+        ending = {str(topic_partition.partition): end for topic_partition, end in ends.items()}
         rows = self._read(
             View.CONSUMER_OFFSETS, _COLUMNS, ending_offsets={CONSUMER_OFFSETS: ending}
         )

@@ -93,7 +93,7 @@ class PartitionBounds(Protocol):
         """End of what may be read (exclusive): log end, last stable offset or high watermark."""
 
     def log_end_offset(self) -> int:
-        """Offset behind the last record (exclusive)."""
+        """Offset after the last record (exclusive)."""
 
     def offset_for_timestamp(self, timestamp_ms: int) -> int | None:
         """Offset of the first record at or after a timestamp; None where there is none."""

@@ -60,12 +60,12 @@ _TIME_UNITS_MS: Final = {
 
 def size(low: int, high: int = MAX_LONG) -> Callable[[str], int]:
     """Make a parser of sizes in bytes, in a range, both ends included."""
-    return _quantity(low, high, _BYTE_UNITS, "bytes, or a number with k, m, g or t behind it")
+    return _quantity(low, high, _BYTE_UNITS, "bytes, or a number with k, m, g or t after it")
 
 
 def duration_ms(low: int, high: int = MAX_LONG) -> Callable[[str], int]:
     """Make a parser of durations, in a range of ms, both ends included."""
-    return _quantity(low, high, _TIME_UNITS_MS, "ms, or a number with s, m, h or d behind it")
+    return _quantity(low, high, _TIME_UNITS_MS, "ms, or a number with s, m, h or d after it")
 
 
 def _quantity(low: int, high: int, units: Mapping[str, int], words: str) -> Callable[[str], int]:
@@ -135,7 +135,7 @@ def key_files(text: str) -> tuple[tuple[str, str], ...]:
         found = json.loads(text)
     except ValueError as error:
         raise ValueError(f"{expected} ({error})") from error
-    if not isinstance(found, dict) or not all(isinstance(it, str) for it in found.values()):
+    if not isinstance(found, dict) or not all(isinstance(path, str) for path in found.values()):
         raise ValueError(expected)
     return tuple(sorted(found.items()))
 

@@ -135,16 +135,33 @@ def choose_partitions(
         _check_known(selection.assign, known, "partitions")
         return sorted(selection.assign)
     if selection.subscribe is not None:
-        _check_known(selection.subscribe, {it.topic for it in known}, "topics")
-        return [it for it in known if it.topic in selection.subscribe]
+        _check_known(
+            selection.subscribe, {topic_partition.topic for topic_partition in known}, "topics"
+        )
+        return [
+            topic_partition
+            for topic_partition in known
+            if topic_partition.topic in selection.subscribe
+        ]
     if selection.pattern is not None:
         matches = selection.pattern.fullmatch
-        wanted = {topic for topic in {it.topic for it in known} if matches(topic)}
+        wanted = {
+            topic
+            for topic in {topic_partition.topic for topic_partition in known}
+            if matches(topic)
+        }
         hidden = wanted & INTERNAL_TOPICS
         return [
-            it for it in known if it.topic in wanted and (it in named or it.topic not in hidden)
+            topic_partition
+            for topic_partition in known
+            if topic_partition.topic in wanted
+            and (topic_partition in named or topic_partition.topic not in hidden)
         ]
-    return [it for it in known if it in named or not it.topic.startswith(INTERNAL_TOPIC_PREFIX)]
+    return [
+        topic_partition
+        for topic_partition in known
+        if topic_partition in named or not topic_partition.topic.startswith(INTERNAL_TOPIC_PREFIX)
+    ]
 
 
 def _check_known(wanted: Iterable[Any], known: Iterable[Any], kind: str) -> None:
@@ -174,27 +191,31 @@ def divide_ranges(
     First no range is left above `max_records_per_partition` offsets, then, where that makes fewer
     than `min_partitions`, large ranges are divided in proportion to their sizes into about as many.
     """
-    divided = [it for it in ranges if _size(it) > 0]
+    divided = [offset_range for offset_range in ranges if _size(offset_range) > 0]
     if max_records_per_partition is not None:
         divided = [
             part
-            for it in divided
-            for part in _divide(it, -(-_size(it) // max_records_per_partition))
+            for offset_range in divided
+            for part in _divide(offset_range, -(-_size(offset_range) // max_records_per_partition))
         ]
     if min_partitions is None or len(divided) >= min_partitions:
         return divided
     total = sum(map(_size, divided))
-    small = [it for it in divided if _parts_count(_size(it), total, min_partitions) == 1]
+    small = [
+        offset_range
+        for offset_range in divided
+        if _parts_count(_size(offset_range), total, min_partitions) == 1
+    ]
     large_total = total - sum(map(_size, small))
     large_parts = max(min_partitions - len(small), 1)
     is_small = set(small)
     return [
         part
-        for it in divided
+        for offset_range in divided
         for part in (
-            (it,)
-            if it in is_small
-            else _divide(it, _parts_count(_size(it), large_total, large_parts))
+            (offset_range,)
+            if offset_range in is_small
+            else _divide(offset_range, _parts_count(_size(offset_range), large_total, large_parts))
         )
     ]
 
@@ -246,10 +267,10 @@ def cut_at_index(
     last_offsets: npt.NDArray[np.int64],
     positions: npt.NDArray[np.int64],
     max_bytes: int,
-) -> list[PlannedRange]:
-    """Cut a range inside of one segment behind index entries, so that no piece is too large.
+) -> list[Piece]:
+    """Cut a range inside of one segment after index entries, so that no piece is too large.
 
-    An entry says that the batches appended at its position end with its offset, so behind that
+    An entry says that the batches appended at its position end with its offset, so after that
     offset a batch begins. A piece is larger than `max_bytes` only where entries are too far apart.
 
     Parameters
@@ -259,7 +280,7 @@ def cut_at_index(
     last_offsets, positions : ndarray of int64
         The entries of its offset index, both ascending.
     """
-    # The piece behind entry i - 1 begins at or above low[i]; entry i - 1 ends at or below high[i].
+    # The piece after entry i - 1 begins at or above low[i]; entry i - 1 ends at or below high[i].
     low = np.concatenate([[0], positions])
     high = np.append(positions, size_bytes)
     slot = int(np.searchsorted(last_offsets, offset_range.start_offset, side="left"))
@@ -275,9 +296,9 @@ def cut_at_index(
     borders.append(offset_range.end_offset)
     weights.append(max(int(high[end] - low[slot]), 0))
     return [
-        PlannedRange(replace(offset_range, start_offset=first, end_offset=behind), weight)
-        for (first, behind), weight in zip(pairwise(borders), weights, strict=True)
-        if first < behind
+        Piece(replace(offset_range, start_offset=first, end_offset=after), weight)
+        for (first, after), weight in zip(pairwise(borders), weights, strict=True)
+        if first < after
     ]
 
 

@@ -83,8 +83,8 @@ class LogBounds:
 
     @cached_property
     def last_base_offset(self) -> int:
-        """Base offset of the last segment: the log ends there or behind it."""
-        # An open commit hides what lies behind the offset where the log ended before it.
+        """Base offset of the last segment: the log ends there or after it."""
+        # An open commit hides what lies after the offset where the log ended before it.
         is_capped = self._log.state.cap(self._log.topic_partition) is not None
         if is_capped or len(self._log.base_offsets) == 0:
             return self.log_start_offset
@@ -96,7 +96,7 @@ class LogBounds:
         return self._options.is_read_committed or self._options.until_high_watermark
 
     def log_end_offset(self) -> int:
-        """Offset behind the last record."""
+        """Offset after the last record."""
         return self._log.log_end_offset
 
     def latest_offset(self) -> int:
@@ -212,25 +212,29 @@ def resolve_read(
     wanted = bounds.choose(chosen)
     # The ends are read together, so that no commit is seen on some of the partitions only.
     manager.offset_bounds(
-        [it for it in wanted if _needs_end(it, manager.partition_log(it), options, bounds)]
+        [
+            topic_partition
+            for topic_partition in wanted
+            if _needs_end(topic_partition, manager.partition_log(topic_partition), options, bounds)
+        ]
     )
-    logs = {it: manager.partition_log(it) for it in wanted}
+    logs = {topic_partition: manager.partition_log(topic_partition) for topic_partition in wanted}
     ranges = []
-    for it, log in logs.items():
+    for topic_partition, log in logs.items():
         log_bounds = LogBounds(log, options, finds_stable_offset=finds_stable_offset)
-        found = _resolve_range(it, log_bounds, options, bounds)
+        found = _resolve_range(topic_partition, log_bounds, options, bounds)
         _check_segments(log, log_bounds, found, options)
         _check_log_end(log, log_bounds, found.end_offset, options)
         ranges.append(found)
     if options.view is not View.SEGMENTS:
-        ranges = [it for it in ranges if it.start_offset < it.end_offset]
+        ranges = [found for found in ranges if found.start_offset < found.end_offset]
     return ResolvedRead(tuple(ranges), logs)
 
 
 def _check_log_end(
     log: PartitionLog, log_bounds: LogBounds, end_offset: int, options: ReadOptions
 ) -> None:
-    """Tell of offsets behind the log's end that were there once, where a read reaches its end.
+    """Tell of offsets after the log's end that were there once, where a read reaches its end.
 
     Raises
     ------
@@ -239,9 +243,9 @@ def _check_log_end(
     """
     planned, end_offset = end_offset, _end_that_matters(log, log_bounds, end_offset, options)
     if end_offset > planned:
-        for it in log.resolved(lambda: log.lost_behind(planned)):
+        for gap in log.resolved(lambda: log.lost_behind(planned)):
             reason = "the segment ends before, and its index names some of them"
-            _tell_lost(log, it.start_offset, it.end_offset, reason, options)
+            _tell_lost(log, gap.start_offset, gap.end_offset, reason, options)
     if len(log.base_offsets) and end_offset < int(log.base_offsets[-1]):
         return
     if end_offset < log.log_end_offset:
@@ -275,7 +279,7 @@ def _end_that_matters(
 def _check_segments(
     log: PartitionLog, log_bounds: LogBounds, offset_range: OffsetRange, options: ReadOptions
 ) -> None:
-    """Tell of segments that are gone from a range, or from in front of or behind the whole log."""
+    """Tell of segments that are gone from a range, or from before or after the whole log."""
     first = int(log.base_offsets[0]) if len(log.base_offsets) else 0
     for lost in log.lost_segments:
         end_offset = _end_that_matters(log, log_bounds, offset_range.end_offset, options)
@@ -284,7 +288,7 @@ def _check_segments(
         is_behind = lost.start_offset >= log.log_end_offset <= end_offset
         if is_inside or is_in_front or is_behind:
             reason = "the .log of the segment is gone, its index is there"
-            _tell_lost(log, lost.start_offset, lost.end_offset, reason, options)
+            _tell_lost(log, lost.start_offset, gap.end_offset, reason, options)
 
 
 def _tell_lost(
@@ -387,7 +391,7 @@ def plan_whole_ranges(options: ReadOptions, bounds: RowBounds = EVERYTHING) -> l
 
 def _with_logs(splits: list[Split], logs: Mapping[TopicPartition, PartitionLog]) -> list[Split]:
     return [
-        tuple(replace(it, log=logs[it.segments[0].topic_partition]) for it in split)
+        tuple(replace(part, log=logs[part.segments[0].topic_partition]) for part in split)
         for split in splits
     ]
 
@@ -418,9 +422,11 @@ def cut_into_splits(
 
 def _with_read_range(splits: Iterable[Split], read: ResolvedRead) -> list[Split]:
     """Let slices know the range that they are cut from: bad bytes are reported once a read."""
-    whole = {it.topic_partition: (it.start_offset, it.end_offset) for it in read.ranges}
+    whole = {
+        wanted.topic_partition: (wanted.start_offset, wanted.end_offset) for wanted in read.ranges
+    }
     return [
-        tuple(replace(it, read_range=whole[it.segments[0].topic_partition]) for it in split)
+        tuple(replace(part, read_range=whole[part.segments[0].topic_partition]) for part in split)
         for split in splits
     ]
 
@@ -430,23 +436,27 @@ def _splits_of_ranges(
     logs: Mapping[TopicPartition, PartitionLog],
     bounds: RowBounds,
 ) -> list[Split]:
-    slices = (_slice(logs[it.topic_partition], it, bounds) for it in ranges)
-    return [(it,) for it in slices if it.segments]
+    slices = (_slice(logs[wanted.topic_partition], wanted, bounds) for wanted in ranges)
+    return [(part,) for part in slices if part.segments]
 
 
 def _splits_of_listings(read: ResolvedRead, bounds: RowBounds) -> list[Split]:
     """Put all segments of a partition in one split, so that its rows are of one moment."""
     splits: list[Split] = []
     waiting: list[Slice] = []
-    for it in read.ranges:
-        log = read.logs[it.topic_partition]
+    for wanted_range in read.ranges:
+        log = read.logs[wanted_range.topic_partition]
         # A segment that is still empty starts where the log ends, unless a commit is making it.
-        is_capped = log.state.cap(it.topic_partition) is not None
-        is_whole = not is_capped and it.end_offset >= log.log_end_offset
-        wanted = replace(it, end_offset=it.end_offset + 1) if is_whole else it
+        is_capped = log.state.cap(wanted_range.topic_partition) is not None
+        is_whole = not is_capped and wanted_range.end_offset >= log.log_end_offset
+        wanted = (
+            replace(wanted_range, end_offset=wanted_range.end_offset + 1)
+            if is_whole
+            else wanted_range
+        )
         found = _slice(log, wanted, bounds)
         if found.segments:
-            waiting.append(replace(found, end_offset=it.end_offset))
+            waiting.append(replace(found, end_offset=wanted_range.end_offset))
         if sum(len(each.segments) for each in waiting) >= SEGMENTS_OF_A_LISTING:
             splits.append(tuple(waiting))
             waiting = []
@@ -455,19 +465,21 @@ def _splits_of_listings(read: ResolvedRead, bounds: RowBounds) -> list[Split]:
 
 def _splits_of_segments(read: ResolvedRead, bounds: RowBounds) -> list[Split]:
     shares = _segment_shares(read, bounds)
-    is_few = sum(len(it.ranges) for it in shares) <= planning.MAX_UNPACKED_SEGMENTS
+    is_few = sum(len(shared.ranges) for shared in shares) <= planning.MAX_UNPACKED_SEGMENTS
     # Below an upper time bound most segments give no row, but each must be looked through, since
     # timestamps may be out of order. That takes less time than a task does, so they share tasks.
     if is_few and bounds.max_timestamp_ms is None:
         return [
             (Slice((segment,), share.start_offset, share.end_offset),)
-            for it in shares
-            for segment, share in zip(it.segments, it.ranges, strict=True)
+            for shared in shares
+            for segment, share in zip(shared.segments, shared.ranges, strict=True)
         ]
     pieces = [
-        PlannedRange(share, size_bytes)
-        for it in shares
-        for share, size_bytes in zip(it.ranges, it.segments.sizes_bytes().tolist(), strict=True)
+        Piece(share, size_bytes)
+        for shared in shares
+        for share, size_bytes in zip(
+            shared.ranges, shared.segments.sizes_bytes().tolist(), strict=True
+        )
     ]
     open_cost_bytes = 0 if is_few else planning.OPEN_COST_BYTES
     packs = planning.pack(pieces, planning.PACKED_BYTES, open_cost_bytes=open_cost_bytes)
@@ -476,20 +488,20 @@ def _splits_of_segments(read: ResolvedRead, bounds: RowBounds) -> list[Split]:
 
 def _splits_of_bytes(read: ResolvedRead, max_bytes: int, bounds: RowBounds) -> list[Split]:
     pieces = []
-    for it in _segment_shares(read, bounds):
-        sizes_bytes = it.segments.sizes_bytes().tolist()
+    for shared in _segment_shares(read, bounds):
+        sizes_bytes = shared.segments.sizes_bytes().tolist()
         for index, size_bytes in enumerate(sizes_bytes):
-            share = it.ranges[index]
+            share = shared.ranges[index]
             if size_bytes <= max_bytes:
                 pieces.append(PlannedRange(share, size_bytes))
             else:
-                pieces += _cut_segment(it.segments[index], share, size_bytes, max_bytes)
+                pieces += _cut_segment(shared.segments[index], share, size_bytes, max_bytes)
     return _splits_of_packs(planning.pack(pieces, max_bytes), read)
 
 
 def _splits_of_packs(packs: Iterable[list[OffsetRange]], read: ResolvedRead) -> list[Split]:
     return [
-        tuple(_slice(read.logs[it.topic_partition], it, EVERYTHING) for it in pack)
+        tuple(_slice(read.logs[part.topic_partition], part, EVERYTHING) for part in pack)
         for pack in packs
     ]
 
@@ -497,9 +509,9 @@ def _splits_of_packs(packs: Iterable[list[OffsetRange]], read: ResolvedRead) -> 
 def _segment_shares(read: ResolvedRead, bounds: RowBounds) -> list[_SegmentShares]:
     """Cut ranges where segments begin; leaves segments out that lie below a lower time bound."""
     shares = []
-    for it in read.ranges:
-        segments = _segments(read.logs[it.topic_partition], it, bounds)
-        ranges = planning.cut_at_segments(it, segments.base_offsets, segments.end_offset_bounds)
+    for whole in read.ranges:
+        segments = _segments(read.logs[whole.topic_partition], whole, bounds)
+        ranges = planning.cut_at_segments(whole, segments.base_offsets, segments.end_offset_bounds)
         shares.append(_SegmentShares(segments, ranges))
     return shares
 
@@ -550,13 +562,13 @@ class ReadRequest:
         """Give the same request for fewer rows."""
         return replace(self, bounds=self.bounds.intersect(bounds))
 
-    def scan_options(self, it: Slice) -> ScanOptions:
+    def scan_options(self, part: Slice) -> ScanOptions:
         """Say what a scan of a slice gives."""
         return ScanOptions(
             columns=self.shape.columns,
             record_filter=RecordFilter(
-                start_offset=it.start_offset,
-                end_offset=it.end_offset,
+                start_offset=part.start_offset,
+                end_offset=part.end_offset,
                 min_timestamp_ms=self.bounds.min_timestamp_ms,
                 max_timestamp_ms=self.bounds.max_timestamp_ms,
             ),
@@ -566,24 +578,24 @@ class ReadRequest:
             fail_on_data_loss=self.options.fail_on_data_loss,
             max_decompressed_bytes=self.options.max_decompressed_bytes,
             read_ahead=self.read_ahead,
-            read_range=it.read_range,
+            read_range=part.read_range,
         )
 
 
 def read_split(split: Split, request: ReadRequest) -> Iterator[pa.RecordBatch]:
     """Read the rows of a split, in the order of its slices."""
-    batches = (batch for it in split for batch in _read_slice(it, request))
+    batches = (batch for part in split for batch in _read_slice(part, request))
     return joined(batches) if len(split) > 1 else batches
 
 
-def _read_slice(it: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch]:
+def _read_slice(part: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch]:
     corrupt: list[CorruptRange] = []
     for batch in scan_segments(
-        it.segments,
-        request.scan_options(it),
+        part.segments,
+        request.scan_options(part),
         on_corrupt=corrupt.append if request.gives_corrupt_rows else None,
-        partition_log=it.log,
-        finds_stable_offset=it.log is not None,
+        partition_log=part.log,
+        finds_stable_offset=part.log is not None,
     ):
         yield request.shape.fit(batch)
         if corrupt:
@@ -595,14 +607,14 @@ def _read_slice(it: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch]:
 def _taken(corrupt: list[CorruptRange]) -> list[dict[str, Any]]:
     rows = [
         {
-            "path": it.path,
-            "position": it.position,
-            "length": it.length,
-            "reason": it.reason,
-            "startOffset": it.start_offset,
-            "endOffset": it.end_offset,
+            "path": lost.path,
+            "position": lost.position,
+            "length": lost.length,
+            "reason": lost.reason,
+            "startOffset": lost.start_offset,
+            "endOffset": lost.end_offset,
         }
-        for it in corrupt
+        for lost in corrupt
     ]
     corrupt.clear()
     return rows

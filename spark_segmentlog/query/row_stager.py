@@ -215,7 +215,7 @@ class _Flushes:
         self._start()
 
     def are_due(self, row_count: int) -> bool:
-        """Tell whether to flush now, behind some more rows; if so, count anew."""
+        """Tell whether to flush now, after some more rows; if so, count from there."""
         self._row_count += row_count
         is_due = (self._messages is not None and self._row_count >= self._messages) or (
             self._seconds is not None and time.monotonic() - self._since >= self._seconds

@@ -114,17 +114,17 @@ class RowShape:
             arrays.insert(self.corrupt_place, nothing)
         if not arrays:
             return decoded
-        fitted = [_fit(array, it) for array, it in zip(arrays, self.schema, strict=True)]
+        fitted = [_fit(array, field) for array, field in zip(arrays, self.schema, strict=True)]
         return pa.RecordBatch.from_arrays(fitted, schema=self.schema)
 
     def corrupt_rows(self, corrupt: list[dict[str, Any]]) -> pa.RecordBatch:
         """Make rows of bad bytes, with nulls in every column of data."""
         return pa.RecordBatch.from_arrays(
             [
-                _fit(pa.array(corrupt, it.type), it)
+                _fit(pa.array(corrupt, field.type), field)
                 if place == self.corrupt_place
-                else _fit(pa.nulls(len(corrupt), it.type), it)
-                for place, it in enumerate(self.schema)
+                else _fit(pa.nulls(len(corrupt), field.type), field)
+                for place, field in enumerate(self.schema)
             ],
             schema=self.schema,
         )
@@ -156,7 +156,7 @@ def shape_rows(schema: pa.Schema, options: ReadOptions) -> RowShape:
             corrupt_place = place
         else:
             columns.append(name)
-    _check_distinct([it.name for it in schema])
+    _check_distinct([field.name for field in schema])
     return RowShape(schema=schema, columns=tuple(columns), corrupt_place=corrupt_place)
 
 
@@ -166,7 +166,7 @@ def _view_schema(view: View) -> pa.Schema:
 
 def _known_columns(options: ReadOptions) -> dict[str, pa.DataType]:
     if options.view is not View.RECORDS:
-        return {it.name: it.type for it in _view_schema(options.view)}
+        return {field.name: field.type for field in _view_schema(options.view)}
     types = {column.name: column.type for column in COLUMNS.values()}
     return {**types, CORRUPT_RECORD: CORRUPT_RECORD_TYPE}
 
@@ -214,5 +214,5 @@ def sql_name(kind: pa.DataType) -> str:
     if pa.types.is_list(kind):
         return f"ARRAY<{sql_name(kind.value_type)}>"
     if pa.types.is_struct(kind):
-        return f"STRUCT<{', '.join(f'{it.name} {sql_name(it.type)}' for it in kind)}>"
+        return f"STRUCT<{', '.join(f'{field.name} {sql_name(field.type)}' for field in kind)}>"
     return str(kind)

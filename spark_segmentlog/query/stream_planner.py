@@ -142,7 +142,7 @@ class StreamPlanner:
         self._last_end: Offsets | None = None
         self._target: Offsets | None = None
         self._topic_ids: dict[TopicPartition, str | None] = {}
-        self._made_anew: set[TopicPartition] = set()
+        self._made_again: set[TopicPartition] = set()
         self._endings: dict[TopicPartition, _Ending] = {}
         self._gone: set[TopicPartition] = set()
         self._warned: set[str] = set()
@@ -169,7 +169,7 @@ class StreamPlanner:
     def prepare_for_available_now(self) -> None:
         """Fix what this run of the query may reach at most."""
         _, views = self._look(frozenset())
-        self._target = {it: view.end_offset for it, view in views.items()}
+        self._target = {topic_partition: view.end_offset for topic_partition, view in views.items()}
 
     def latest_offset(self, start: Offsets | None, limits: AdmissionLimits | None) -> Offsets:
         """Find the end of the micro-batch that starts at `start`.
@@ -191,7 +191,9 @@ class StreamPlanner:
             start = self._last_end
         if start is None and not self._knows_starts:
             _, views = self._look(frozenset())
-            return self._remember({it: view.end_offset for it, view in views.items()}, views)
+            return self._remember(
+                {topic_partition: view.end_offset for topic_partition, view in views.items()}, views
+            )
         if start is None:
             start = self.initial_offset()
         logs, views = self._look(start.keys())
@@ -199,14 +201,14 @@ class StreamPlanner:
         if self._is_new_query:
             self._is_new_query = False
             return self._remember(start, views)
-        found = advance(start, views, self._topic_ids, self._made_anew)
+        found = advance(start, views, self._topic_ids, self._made_again)
         self._report_losses(found.losses)
         end = self._within_target(start, found, views)
         if not found.restarted and limits is not None:
             if self._holds_back(found.begin, end, limits):
                 return start
             end = _admit(found.begin, end, logs, limits)
-        self._made_anew -= found.restarted
+        self._made_again -= found.restarted
         for restarted in found.restarted:
             self._endings.pop(restarted, None)
         return self._remember(end, views)
@@ -221,13 +223,17 @@ class StreamPlanner:
         """
         self._has_planned = True
         self._is_new_query = False
-        wanted = frozenset(it for it, offset in end.items() if offset > start.get(it, -1))
+        wanted = frozenset(
+            topic_partition
+            for topic_partition, offset in end.items()
+            if offset > start.get(topic_partition, -1)
+        )
         if not wanted:
             return []
         logs, views = self._look(wanted)
         plan = plan_ranges(start, end, views, self._topic_ids)
         self._report_losses(plan.losses)
-        self._made_anew |= plan.restarted
+        self._made_again |= plan.restarted
         return self._splits(plan.ranges, logs)
 
     # What there is to read
@@ -236,10 +242,13 @@ class StreamPlanner:
         options = self._options
         found = self._watch.look()
         chosen = planning.choose_partitions(options.selection, found, _named(found))
-        logs = {it: found[it] for it in chosen}
+        logs = {topic_partition: found[topic_partition] for topic_partition in chosen}
         kafka_offsets.check_assigned(options.starting, logs, position="start")
         kafka_offsets.check_assigned(options.ending, logs, position="end")
-        return {it: self._starting_offset(it, log) for it, log in logs.items()}
+        return {
+            topic_partition: self._starting_offset(topic_partition, log)
+            for topic_partition, log in logs.items()
+        }
 
     def _look(
         self, expected: Collection[TopicPartition]
@@ -256,8 +265,11 @@ class StreamPlanner:
 
     def _look_once(self) -> tuple[Logs, dict[TopicPartition, PartitionView]]:
         found = self._watch.look()
-        logs = {it: found[it] for it in self._choose(found)}
-        return logs, {it: self._view(it, log) for it, log in logs.items()}
+        logs = {topic_partition: found[topic_partition] for topic_partition in self._choose(found)}
+        return logs, {
+            topic_partition: self._view(topic_partition, log)
+            for topic_partition, log in logs.items()
+        }
 
     def _choose(self, found: Mapping[TopicPartition, PartitionLog]) -> list[TopicPartition]:
         selection = _without_unknown(self._options.selection, found)
@@ -345,14 +357,16 @@ class StreamPlanner:
         if target is None:
             return found.end
         end = {}
-        for it, offset in found.end.items():
-            if it in found.restarted:
-                target[it] = views[it].end_offset
-                end[it] = offset
-            elif it in target:
-                end[it] = max(found.begin[it], min(offset, target[it]))
-            elif it in start:
-                end[it] = found.begin[it]
+        for topic_partition, offset in found.end.items():
+            if topic_partition in found.restarted:
+                target[topic_partition] = views[topic_partition].end_offset
+                end[topic_partition] = offset
+            elif topic_partition in target:
+                end[topic_partition] = max(
+                    found.begin[topic_partition], min(offset, target[topic_partition])
+                )
+            elif topic_partition in start:
+                end[topic_partition] = found.begin[topic_partition]
         return end
 
     def _holds_back(self, begin: Offsets, end: Offsets, limits: AdmissionLimits) -> bool:
@@ -362,8 +376,14 @@ class StreamPlanner:
         return self._delay.holds_back(count_new_offsets(begin, end), limits)
 
     def _remember(self, end: Offsets, views: Mapping[TopicPartition, PartitionView]) -> Offsets:
-        gone = {it: topic_id for it, topic_id in self._topic_ids.items() if it in end}
-        self._topic_ids = gone | {it: view.topic_id for it, view in views.items()}
+        gone = {
+            topic_partition: topic_id
+            for topic_partition, topic_id in self._topic_ids.items()
+            if topic_partition in end
+        }
+        self._topic_ids = gone | {
+            topic_partition: view.topic_id for topic_partition, view in views.items()
+        }
         for topic_partition in self._endings.keys() - views.keys():
             del self._endings[topic_partition]
         self._last_end = end
@@ -379,8 +399,12 @@ class StreamPlanner:
                 min_partitions=options.min_partitions,
                 max_records_per_partition=options.max_records_per_partition,
             )
-            return _to_splits([[it] for it in divided], logs)
-        pieces = [piece for it in ranges for piece in _pieces(it, logs[it.topic_partition])]
+            return _to_splits([[divided_range] for divided_range in divided], logs)
+        pieces = [
+            piece
+            for offset_range in ranges
+            for piece in _pieces(offset_range, logs[offset_range.topic_partition])
+        ]
         max_bytes = stream_planning.task_bytes(sum(piece.size_bytes for piece in pieces))
         packs = planning.pack(pieces, max_bytes, open_cost_bytes=stream_planning.OPEN_COST_BYTES)
         return _to_splits(packs, logs)
@@ -389,7 +413,9 @@ class StreamPlanner:
 
     def _report_latest(self, views: Mapping[TopicPartition, PartitionView]) -> None:
         if self._target is None:
-            self.reported_offset = {it: view.end_offset for it, view in views.items()}
+            self.reported_offset = {
+                topic_partition: view.end_offset for topic_partition, view in views.items()
+            }
         else:
             self.reported_offset = dict(self._target)
 
@@ -419,18 +445,24 @@ def _admit(begin: Offsets, end: Offsets, logs: Logs, limits: AdmissionLimits) ->
 def _limit_bytes(limit: int, begin: Offsets, end: Offsets, logs: Logs) -> Offsets:
     """Share a number of bytes out over partitions, and cut each at the end of a batch."""
     sizes = {
-        it: int(log.estimate_bytes(begin[it], end[it]).sum())
-        for it, log in logs.items()
-        if it in end
+        topic_partition: int(log.estimate_bytes(begin[topic_partition], end[topic_partition]).sum())
+        for topic_partition, log in logs.items()
+        if topic_partition in end
     }
     if sum(sizes.values()) <= limit:
         return end
     shares = share_out(limit, sizes)
     return {
-        it: _offset_after(logs[it], begin[it], shares[it], sizes[it], offset)
-        if it in shares
+        topic_partition: _offset_after(
+            logs[topic_partition],
+            begin[topic_partition],
+            shares[topic_partition],
+            sizes[topic_partition],
+            offset,
+        )
+        if topic_partition in shares
         else offset
-        for it, offset in end.items()
+        for topic_partition, offset in end.items()
     }
 
 
@@ -457,74 +489,84 @@ def _while_files_move(look: Callable[[], _T]) -> _T:
 
 def _named(found: Mapping[TopicPartition, PartitionLog]) -> set[TopicPartition]:
     """Give the partitions that were asked for by their own path."""
-    return {it for it, log in found.items() if log.is_named}
+    return {topic_partition for topic_partition, log in found.items() if log.is_named}
 
 
 def _without_unknown(
     selection: TopicSelection, found: Collection[TopicPartition]
 ) -> TopicSelection:
     """Leave out what the options name and is not there: of a query that runs, it may be gone."""
-    topics = {it.topic for it in found}
+    topics = {topic_partition.topic for topic_partition in found}
     subscribe, assign = selection.subscribe, selection.assign
     return replace(
         selection,
-        subscribe=None if subscribe is None else tuple(it for it in subscribe if it in topics),
-        assign=None if assign is None else tuple(it for it in assign if it in found),
+        subscribe=None
+        if subscribe is None
+        else tuple(topic_partition for topic_partition in subscribe if topic_partition in topics),
+        assign=None
+        if assign is None
+        else tuple(topic_partition for topic_partition in assign if topic_partition in found),
     )
 
 
 # Tasks
 
 
-def _pieces(it: OffsetRange, log: WatchedPartitionLog) -> list[PlannedRange]:
+def _pieces(offset_range: OffsetRange, log: WatchedPartitionLog) -> list[Piece]:
     """Cut a range where segments begin, each part with the bytes that it is likely to have."""
-    segments = log.segments_between(it.start_offset, it.end_offset)
-    parts = planning.cut_at_segments(it, segments.base_offsets, segments.end_offset_bounds)
-    sizes_bytes = log.estimate_bytes(it.start_offset, it.end_offset).tolist()
-    return [PlannedRange(part, size) for part, size in zip(parts, sizes_bytes, strict=True)]
+    segments = log.segments_between(offset_range.start_offset, offset_range.end_offset)
+    parts = planning.cut_at_segments(
+        offset_range, segments.base_offsets, segments.end_offset_bounds
+    )
+    sizes_bytes = log.estimate_bytes(offset_range.start_offset, offset_range.end_offset).tolist()
+    return [Piece(part, size) for part, size in zip(parts, sizes_bytes, strict=True)]
 
 
 def _to_splits(packs: Iterable[Sequence[OffsetRange]], logs: Logs) -> list[StreamSplit]:
     splits = []
     for pack in packs:
         slices, topic_ids = [], []
-        for it in pack:
-            log = logs[it.topic_partition]
-            segments = tuple(log.segments_between(it.start_offset, it.end_offset))
-            slices.append(Slice(segments, it.start_offset, it.end_offset, _WHOLE_STREAM))
+        for offset_range in pack:
+            log = logs[offset_range.topic_partition]
+            segments = tuple(
+                log.segments_between(offset_range.start_offset, offset_range.end_offset)
+            )
+            slices.append(
+                Slice(segments, offset_range.start_offset, offset_range.end_offset, _WHOLE_STREAM)
+            )
             topic_ids.append(log.topic_id)
         splits.append(StreamSplit(tuple(slices), tuple(topic_ids)))
     return splits
 
 
 def read_stream_split(split: StreamSplit, request: ReadRequest) -> Iterator[pa.RecordBatch]:
-    """Read the rows of a split, unless their topic was made anew since it was planned.
+    """Read the rows of a split, unless their topic was made again since it was planned.
 
     Raises
     ------
     DataLossError
         It was, or rows are gone, and ``failOnDataLoss`` is true.
     """
-    kept = [it for it, topic_id in _with_ids(split) if _is_same(it, topic_id, request)]
+    kept = [part for part, topic_id in _with_ids(split) if _is_same(part, topic_id, request)]
     if kept:
         yield from read_split(tuple(kept), request)
-    for it, topic_id in _with_ids(split):
-        if it in kept:
-            _is_same(it, topic_id, request)
+    for part, topic_id in _with_ids(split):
+        if part in kept:
+            _is_same(part, topic_id, request)
 
 
 def _with_ids(split: StreamSplit) -> Iterable[tuple[Slice, str | None]]:
     return zip(split.slices, split.topic_ids, strict=True)
 
 
-def _is_same(it: Slice, topic_id: str | None, request: ReadRequest) -> bool:
+def _is_same(part: Slice, topic_id: str | None, request: ReadRequest) -> bool:
     """Compare the topic's id with the one that was planned; tell of the loss where it differs."""
-    segment = it.segments[0]
+    segment = part.segments[0]
     metadata = read_partition_metadata(segment.storage, segment.directory)
     if topic_id is None or metadata is None or metadata.topic_id == topic_id:
         return True
-    wanted = OffsetRange(segment.topic_partition, it.start_offset, it.end_offset)
-    error = kafka_offsets.could_not_read(wanted, "the topic was deleted and made anew")
+    wanted = OffsetRange(segment.topic_partition, part.start_offset, part.end_offset)
+    error = kafka_offsets.could_not_read(wanted, "the topic was deleted and made again")
     if request.options.fail_on_data_loss:
         raise error
     _log.warning("%s", error)

@@ -2,14 +2,14 @@
 
 A stream's offset is, for every partition, the next offset to read. These rules hold:
 
-- An offset only grows, but for one case: a topic that was made anew starts again at its log start
+- An offset only grows, but for one case: a topic that was made again starts again at its log start
   offset. That takes a micro-batch of its own, which reads nothing, so that a replay of it can read
   nothing twice; and so a range whose end is not above its start is always empty.
 - Loss is a start below the log start offset, a start past the end, a partition that is gone, a
-  topic made anew. Offsets that are missing inside of the log (compaction, markers) are no loss.
+  topic made again. Offsets that are missing inside of the log (compaction, markers) are no loss.
 - A partition that is gone keeps its offset, so that it goes on from there should it come back.
 
-After a restart, offsets alone must tell a topic made anew: its end lies below the start. While a
+After a restart, offsets alone must tell a topic made again: its end lies below the start. While a
 query runs, the topic's id tells it too, and tells it apart from a log that was cut.
 """
 
@@ -79,7 +79,7 @@ class Advance:
     end : dict of TopicPartition to int
         The next offset of every partition.
     restarted : frozenset of TopicPartition
-        Partitions of topics made anew; their end lies below their start.
+        Partitions of topics made again; their end lies below their start.
     losses : tuple of DataLoss
     """
 
@@ -106,7 +106,7 @@ class _Draft:
     restarted: set[TopicPartition] = field(default_factory=set)
     losses: list[DataLoss] = field(default_factory=list)
 
-    def take(self, topic_partition: TopicPartition, begin: int, end: int) -> None:
+    def plan(self, topic_partition: TopicPartition, begin: int, end: int) -> None:
         self.begin[topic_partition] = begin
         self.end[topic_partition] = end
 
@@ -118,7 +118,7 @@ def advance(
     start: Mapping[TopicPartition, int],
     views: Mapping[TopicPartition, PartitionView],
     seen_topic_ids: TopicIds,
-    made_anew: Collection[TopicPartition] = (),
+    made_again: Collection[TopicPartition] = (),
 ) -> Advance:
     """Find the furthest end of a micro-batch that starts at these offsets.
 
@@ -130,19 +130,19 @@ def advance(
         Every partition that the query reads now.
     seen_topic_ids : mapping of TopicPartition to str or None
         Topic ids as this process saw them when the offsets were made.
-    made_anew : collection of TopicPartition
-        Partitions that are known to be made anew, whatever their ids say.
+    made_again : collection of TopicPartition
+        Partitions that are known to be made again, whatever their ids say.
     """
     draft = _Draft()
     for topic_partition in sorted(start.keys() | views.keys()):
         view = views.get(topic_partition)
         if view is None:
-            draft.take(topic_partition, start[topic_partition], start[topic_partition])
+            draft.plan(topic_partition, start[topic_partition], start[topic_partition])
         elif topic_partition not in start:
             _advance_added(draft, topic_partition, view)
         else:
-            is_known_anew = topic_partition in made_anew
-            known = not is_known_anew and _is_same_topic(topic_partition, view, seen_topic_ids)
+            is_known_new = topic_partition in made_again
+            known = not is_known_new and _is_same_topic(topic_partition, view, seen_topic_ids)
             _advance_known(draft, topic_partition, start[topic_partition], view, known)
     _lose_deleted(draft, start.keys() - views.keys())
     return Advance(
@@ -155,7 +155,7 @@ def advance(
 
 def _advance_added(draft: _Draft, topic_partition: TopicPartition, view: PartitionView) -> None:
     begin = _begin_added(draft, topic_partition, view)
-    draft.take(topic_partition, begin, max(begin, view.end_offset))
+    draft.plan(topic_partition, begin, max(begin, view.end_offset))
 
 
 def _begin_added(draft: _Draft, topic_partition: TopicPartition, view: PartitionView) -> int:
@@ -177,19 +177,19 @@ def _advance_known(
 ) -> None:
     log_start, log_end = view.log_start_offset, view.log_end_offset
     if is_same is False and log_start < start:
-        draft.lose(PARTITION_OFFSET_CHANGED, _made_anew(topic_partition, start, log_start))
+        draft.lose(PARTITION_OFFSET_CHANGED, _made_again(topic_partition, start, log_start))
         draft.restarted.add(topic_partition)
-        draft.take(topic_partition, start, log_start)
+        draft.plan(topic_partition, start, log_start)
     elif start > log_end:
         next_offset = log_end if is_same else min(log_start, log_end)
         draft.lose(PARTITION_OFFSET_CHANGED, _changed(topic_partition, start, log_end))
         draft.restarted.add(topic_partition)
-        draft.take(topic_partition, start, next_offset)
+        draft.plan(topic_partition, start, next_offset)
     elif start < log_start:
         draft.lose(COULD_NOT_READ_OFFSET_RANGE, _aged_out(topic_partition, start, log_start))
-        draft.take(topic_partition, log_start, max(log_start, view.end_offset))
+        draft.plan(topic_partition, log_start, max(log_start, view.end_offset))
     else:
-        draft.take(topic_partition, start, max(start, view.end_offset))
+        draft.plan(topic_partition, start, max(start, view.end_offset))
 
 
 def plan_ranges(
@@ -201,7 +201,7 @@ def plan_ranges(
     """Find the offset ranges between two offsets as far as the log still holds them.
 
     A partition that the start does not name begins at its log start offset. What an end names
-    past the log end is read only of a topic that is known to be the same: of one made anew
+    past the log end is read only of a topic that is known to be the same: of one made again
     `advance` will begin at its start, and rows must not be read twice.
     """
     draft = _Draft()
@@ -265,24 +265,24 @@ def _lose_deleted(draft: _Draft, gone: set[TopicPartition]) -> None:
         draft.lose(PARTITIONS_DELETED, f"Partitions {names} have been deleted.")
 
 
-def _made_anew(topic_partition: TopicPartition, offset: int, log_start_offset: int) -> str:
+def _made_again(topic_partition: TopicPartition, offset: int, log_start_offset: int) -> str:
     return (
         f"Partition {topic_partition} offset was changed from {offset} to {log_start_offset}: the "
-        "topic was deleted and made anew, and what it held from there on is gone."
+        "topic was deleted and made again, and what it held from there on is gone."
     )
 
 
 def _changed(topic_partition: TopicPartition, offset: int, log_end_offset: int) -> str:
     return (
         f"Partition {topic_partition} offset was changed from {offset} to {log_end_offset}: the "
-        "log ends there now. It was cut, or the topic was deleted and made anew."
+        "log ends there now. It was cut, or the topic was deleted and made again."
     )
 
 
 def _aged_out(topic_partition: TopicPartition, start_offset: int, end_offset: int) -> str:
     return (
         f"Could not read records in offset [{start_offset}, {end_offset}) for topic partition "
-        f"{topic_partition}: the log starts behind them."
+        f"{topic_partition}: the log starts after them."
     )
 
 

@@ -1,7 +1,7 @@
 """Reads the views of Kafka's own topics: the records of a read, each taken apart.
 
 A metadata log whose front is gone goes on from a snapshot. A read from its start then begins with
-the rows of that snapshot, which stand for all that is gone, and goes on behind it in the log.
+the rows of that snapshot, which stand for all that is gone, and goes on after it in the log.
 """
 
 from __future__ import annotations
@@ -63,27 +63,27 @@ def _python_values(column: pa.Array) -> list[Any]:
     return values
 
 
-def _metadata_rows(it: Slice, request: ReadRequest) -> Iterator[SystemRow]:
+def _metadata_rows(part: Slice, request: ReadRequest) -> Iterator[SystemRow]:
     """Read a metadata log from its start, so that topics have names; give the rows of a slice."""
-    log = _open_log(it, request)
+    log = _open_log(part, request)
     log_start_offset = log.log_start_offset
     snapshot = _snapshot_before(log) if log_start_offset > 0 else None
-    is_from_start = it.start_offset <= log_start_offset
+    is_from_start = part.start_offset <= log_start_offset
     names: dict[str, str] = {}
     if snapshot is not None:
         rows = _named(_snapshot_rows(snapshot, request), names)
         yield from (row for row in rows if is_from_start)
-    segments = log.segments_between(log_start_offset, it.end_offset)
-    whole = replace(it, segments=tuple(segments), start_offset=log_start_offset)
-    start_offset = it.start_offset
+    segments = log.segments_between(log_start_offset, part.end_offset)
+    whole = replace(part, segments=tuple(segments), start_offset=log_start_offset)
+    start_offset = part.start_offset
     if is_from_start and snapshot is not None:
         start_offset = snapshot.snapshot_end_offset
     rows = _named(_log_rows(whole, request), names)
     yield from (row for row in rows if row.offset >= start_offset)
 
 
-def _open_log(it: Slice, request: ReadRequest) -> PartitionLog:
-    first = it.segments[0]
+def _open_log(part: Slice, request: ReadRequest) -> PartitionLog:
+    first = part.segments[0]
     log = PartitionLog.open(
         first.directory, storage=first.storage, topic_partition=first.topic_partition
     )
@@ -94,7 +94,9 @@ def _open_log(it: Slice, request: ReadRequest) -> PartitionLog:
 def _snapshot_before(log: PartitionLog) -> MetadataSnapshot | None:
     """Find the snapshot that a log without its front goes on from."""
     snapshots = list_snapshots(log.storage, log.directory)
-    before = [it for it in snapshots if it.snapshot_end_offset <= log.log_start_offset]
+    before = [
+        snapshot for snapshot in snapshots if snapshot.snapshot_end_offset <= log.log_start_offset
+    ]
     return next(iter(before[-1:] or snapshots[:1]), None)
 
 

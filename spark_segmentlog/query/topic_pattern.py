@@ -111,7 +111,7 @@ class _Translator:
         return _written(self._escaped_members())
 
     def _escaped_members(self) -> frozenset[str]:
-        """Characters that the escape behind a backslash stands for, in a class or out of one."""
+        """Characters that the escape after a backslash stands for, in a class or out of one."""
         char = self._next()
         if char.lower() in _ESCAPED_CLASSES:
             members = _ESCAPED_CLASSES[char.lower()]
@@ -152,7 +152,7 @@ class _Translator:
         return members
 
     def _class(self) -> tuple[bool, frozenset[str]]:
-        """Read the class behind ``[``: whether it is negated, and the characters it names."""
+        """Read the class after ``[``: whether it is negated, and the characters it names."""
         negated = self._take("^")
         members: frozenset[str] = frozenset()
         operand: set[str] = set()
@@ -211,7 +211,7 @@ class _Translator:
     def _until(self, end: str) -> str:
         stop = self._pattern.find(end, self._position)
         if stop < 0:
-            raise ValueError(f"no {end!r} behind {self._ahead_text(10)!r}")
+            raise ValueError(f"no {end!r} after {self._ahead_text(10)!r}")
         text = self._pattern[self._position : stop]
         self._position = stop + len(end)
         return text

@@ -42,7 +42,7 @@ def read_view(split: Split, request: ReadRequest) -> Iterator[pa.RecordBatch]:
         Bytes that are no batch, unless ``mode`` says to step over them.
     """
     read = _READERS[request.options.view]
-    rows = (batch for it in split for batch in read(it, request))
+    rows = (batch for part in split for batch in read(part, request))
     for batch in joined(rows):
         yield request.shape.fit(batch.select(list(request.shape.columns)))
 
@@ -54,48 +54,48 @@ def _report_lost(request: ReadRequest, lost: OffsetRange) -> None:
     _log.warning("%s", loss)
 
 
-def _pursuit(it: Slice, request: ReadRequest) -> SegmentPursuit:
-    topic_partition = it.segments[0].topic_partition
+def _pursuit(part: Slice, request: ReadRequest) -> SegmentPursuit:
+    topic_partition = part.segments[0].topic_partition
     # The last segment may be an empty one, that starts at the end.
-    end_offset = max(it.end_offset, it.segments[-1].base_offset + 1)
+    end_offset = max(part.end_offset, part.segments[-1].base_offset + 1)
     return SegmentPursuit(
-        it.segments,
+        part.segments,
         end_offset,
         lambda start, end: _report_lost(request, OffsetRange(topic_partition, start, end)),
     )
 
 
-def _read_batches(it: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch]:
+def _read_batches(part: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch]:
     def read(segment: Segment, start_offset: int) -> Iterator[tuple[pa.RecordBatch, int]]:
-        is_begun = start_offset > max(segment.base_offset, it.start_offset)
-        first = start_offset if is_begun else it.start_offset
+        is_begun = start_offset > max(segment.base_offset, part.start_offset)
+        first = start_offset if is_begun else part.start_offset
         start_position = segment.position_for(first)
         for table in segment.headers(start_position, skip_corrupt=_skips_corrupt(request)):
             chosen = table.last_offset >= first
-            chosen &= table.base_offset < it.end_offset
+            chosen &= table.base_offset < part.end_offset
             if chosen.any():
                 rows = table.select(chosen)
                 yield make_batches(BatchRows(segment, rows)), int(rows.last_offset[-1]) + 1
-            if int(table.base_offset[-1]) >= it.end_offset:
+            if int(table.base_offset[-1]) >= part.end_offset:
                 break
 
-    yield from _pursuit(it, request).visit(it.start_offset, read)
+    yield from _pursuit(part, request).visit(part.start_offset, read)
 
 
-def _read_segments(it: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch]:
+def _read_segments(part: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch]:
     """Read all rows of a partition before the first is given: they are of one listing."""
-    pursuit = _pursuit(it, request)
+    pursuit = _pursuit(part, request)
     rows: list[dict[str, Any]] = []
     while (segment := pursuit.next()) is not None:
         try:
-            rows.append(_segment_row(segment, it.end_offset))
+            rows.append(_segment_row(segment, part.end_offset))
         except FileNotFoundError:
             is_gone = True
         else:
-            is_gone = pursuit.was_split(segment, it.end_offset)
+            is_gone = pursuit.was_split(segment, part.end_offset)
         if is_gone:
             rows.clear()
-            pursuit.look_again(it.start_offset)
+            pursuit.look_again(part.start_offset)
     yield pa.RecordBatch.from_pylist(rows, schema_of(View.SEGMENTS))
 
 
@@ -104,16 +104,18 @@ def _segment_row(segment: Segment, end_offset: int) -> dict[str, Any]:
         return make_row(View.SEGMENTS, SegmentRow(segment, offset_index, time_index, end_offset))
 
 
-def _read_transactions(it: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch]:
-    first = it.segments[0]
+def _read_transactions(part: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch]:
+    first = part.segments[0]
     try:
         log = PartitionLog.open(
             first.directory, storage=first.storage, topic_partition=first.topic_partition
         )
         log.skip_corrupt = _skips_corrupt(request)
-        transactions = log.resolved(lambda: list(walk_transactions(log, it.end_offset)))
+        transactions = log.resolved(lambda: list(walk_transactions(log, part.end_offset)))
     except FileNotFoundError:
-        _report_lost(request, OffsetRange(first.topic_partition, it.start_offset, it.end_offset))
+        _report_lost(
+            request, OffsetRange(first.topic_partition, part.start_offset, part.end_offset)
+        )
         return
     rows = [
         {
@@ -122,7 +124,7 @@ def _read_transactions(it: Slice, request: ReadRequest) -> Iterator[pa.RecordBat
             **transaction.as_fields(),
         }
         for transaction in transactions
-        if transaction.last_offset >= it.start_offset
+        if transaction.last_offset >= part.start_offset
     ]
     yield pa.RecordBatch.from_pylist(rows, schema_of(View.TRANSACTIONS))
 

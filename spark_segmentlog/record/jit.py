@@ -3,7 +3,7 @@
 numba caches compiled code beside the source, or in the user's cache directory. Where neither can
 be written (read-only installs, zips, eggs, users without a home) it refuses at import; here a
 folder of the user's own among the temporary files is taken then, or else every process compiles
-anew, and either is told in one line. What the cache holds belongs to the code of the function and
+again, and either is told in one line. What the cache holds belongs to the code of the function and
 of all that it calls, not to the time stamp of one file: kernels call each other across files, and a
 wheel may give all versions of a file the same time.
 

@@ -1,6 +1,6 @@
 """Compiled loops over compressed bytes: where zstd frames end, and raw snappy piece by piece.
 
-The rules of `kernels` hold: every read is behind a comparison with the end of the bytes, every
+The rules of `kernels` hold: every read comes after a comparison with the end of the bytes, every
 loop ends for any bytes. The twin of `decode_snappy` is cramjam, which takes whole blocks alone, and
 `whole_frames` agrees with what zstd itself accepts: its tests in
 `tests/unit/record/codec/test_block_window.py` compare.
@@ -36,7 +36,7 @@ SNAPPY_SLACK_BYTES = 64
 
 @inlined
 def _zstd_header_bytes(flags: int) -> int:
-    """Bytes of a frame's header behind its magic."""
+    """Bytes of a frame's header after its magic."""
     is_single = flags & _ZSTD_SINGLE_SEGMENT_FLAG != 0
     size = 1 if is_single else 2
     dictionary = flags & 3
@@ -51,7 +51,7 @@ def _zstd_header_bytes(flags: int) -> int:
 
 @kernel
 def zstd_frame(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
-    """Index behind the frame, or skippable frame, at a position, and how many blocks it has.
+    """Index after the frame, or skippable frame, at a position, and how many blocks it has.
 
     The index is -1 where none ends before `end`. Only the framing is looked at: a decoder that is
     handed the frame reads up to there and no further.

@@ -85,7 +85,8 @@ def unknown_codec_reason(number: int, magic: int) -> str:
     formats = first_formats()
     if formats[number] <= magic:
         return ""
-    allowed = [f"{it} ({codec_name(it)})" for it in np.flatnonzero(formats <= magic).tolist()]
+    known = np.flatnonzero(formats <= magic).tolist()
+    allowed = [f"{each} ({codec_name(each)})" for each in known]
     return f"compression codec {number} in format {magic}, allowed are {', '.join(allowed)}"
 
 

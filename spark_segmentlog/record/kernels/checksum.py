@@ -28,7 +28,7 @@ _CRC32C_POLYNOMIAL = 0x82F63B78
 
 
 def _slicing_tables(polynomial: int) -> Words:
-    """Tables of slicing-by-8: [k, b] is the checksum of byte b with k zero bytes behind it."""
+    """Tables of slicing-by-8: [k, b] is the checksum of byte b with k zero bytes after it."""
     tables = np.zeros((8, 256), np.uint64)
     tables[0] = np.arange(256)
     for _ in range(8):

@@ -69,7 +69,7 @@ def header_section_sizes(
     value_lengths: Int64s,
     sizes: Int64s,
 ) -> None:
-    """Bytes that each row's headers take behind the value, their count included."""
+    """Bytes that each row's headers take after the value, their count included."""
     for row in range(len(sizes)):
         size = varint_size(list_lengths[row])
         for at in range(list_starts[row], list_starts[row] + list_lengths[row]):
@@ -212,7 +212,7 @@ def write_batch_headers(
     max_timestamps: Int64s,
     attributes: int,
 ) -> None:
-    """Write the headers of some batches around what stands behind them already."""
+    """Write the headers of some batches around what stands after them already."""
     for batch in range(len(positions)):
         at = positions[batch]
         write_be64(buffer, at + OFFSET_OFFSET, base_offsets[batch])

@@ -1,7 +1,7 @@
 """Record batches of format 2, plainly: a header of 61 bytes, then records.
 
 The header is the truth for offsets: a record's offset is the base offset plus its own delta, never
-an index, and the next batch starts behind base + last offset delta, however many records
+an index, and the next batch starts after base + last offset delta, however many records
 compaction left. A record's timestamp is the base timestamp plus its delta, or, with LogAppendTime,
 the batch's maximum; with the delete-horizon bit the base timestamp is that horizon and the deltas
 still add up to it (KIP-534). Null is length -1, in key, value and header value; no other negative
@@ -117,7 +117,7 @@ class RecordBatchHeader:
 
     @property
     def next_offset(self) -> int:
-        """First offset behind the batch."""
+        """First offset after the batch."""
         return self.last_offset + 1
 
     @property
@@ -312,7 +312,7 @@ def _iterate_body(
 
 def _left_over(header: RecordBatchHeader, count: int | None = None) -> str:
     bytes_text = "bytes" if count is None else f"{count} bytes"
-    return f"{bytes_text} are left over behind the {header.records_count} records that are declared"
+    return f"{bytes_text} are left over after the {header.records_count} records that are declared"
 
 
 def _iterate_window(
@@ -354,7 +354,7 @@ def _read_record(body: memoryview, position: int, header: RecordBatchHeader) -> 
     value, position = _read_bytes(body, position, end, "value")
     headers, position = _read_headers(body, position, end)
     if position != end:
-        raise VarintError(f"{end - position} bytes are left over behind its headers")
+        raise VarintError(f"{end - position} bytes are left over after its headers")
     last_delta = header.last_offset - header.base_offset
     if not 0 <= offset_delta <= last_delta:
         raise VarintError(f"offset delta {offset_delta}, allowed 0 to {last_delta}")

@@ -200,7 +200,7 @@ def _parse(
     key, body = _field(buffer, body, end, "key", place)
     value, body = _field(buffer, body, end, "value", place)
     if body != end:
-        reason = f"{end - body} bytes are left over behind the value of a message"
+        reason = f"{end - body} bytes are left over after the value of a message"
         raise place.error(InvalidRecordError, reason)
     return LegacyMessage(
         offset=offset,

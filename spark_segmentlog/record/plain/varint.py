@@ -36,7 +36,7 @@ def read_varint(buffer: ByteSource, position: int, limit: int) -> tuple[int, int
     Returns
     -------
     tuple of (int, int)
-        The number, and the index behind it.
+        The number, and the index after it.
 
     Raises
     ------

@@ -74,7 +74,7 @@ class _Input:
         return start, start + int(self.entries[row, fields.SIZE_BYTES])
 
     def records(self, row: int) -> memoryview:
-        """What stands behind the header of a batch."""
+        """What stands after the header of a batch."""
         start, end = self.span(row)
         return self.view[start + RECORD_BATCH_OVERHEAD : end]
 
@@ -98,7 +98,7 @@ class RecordDecoder:
         Whether checksums are compared, those of messages in wrappers included.
     validate_first : bool
         Check a batch as a whole before any of its rows is given out, so that decoding can go on
-        behind a bad one.
+        after a bad one.
     max_arrow_rows, max_arrow_bytes : int
         Where an Arrow batch is cut. A record above the limit of bytes makes one of its own.
     max_decompressed_bytes : int
@@ -185,7 +185,7 @@ class RecordDecoder:
         ------
         CorruptRecordError
             One of its subclasses, naming the entry. With `validate_first` no row of that entry was
-            taken, those before it are waiting, and decoding may go on with the rows behind it.
+            taken, those before it are waiting, and decoding may go on with the rows after it.
         MalformedTimestampError
             When a timestamp cannot be held by Spark, and that column is asked for.
         """

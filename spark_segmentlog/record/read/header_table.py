@@ -75,7 +75,7 @@ class HeaderTable:
     entries : ndarray of int64, shape (n, fields)
         One row an entry, in the order of the file.
     end_position : int
-        File position behind the last whole entry.
+        File position after the last whole entry.
     stop : StopReason
         What is there.
     needed_bytes : int
@@ -83,7 +83,7 @@ class HeaderTable:
     reason : str
         With `INVALID`, what cannot be.
     unordered_row : int
-        The first that does not lie behind the one before it, or behind `first_offset`; -1 where all
+        The first that does not lie after the one before it, or after `first_offset`; -1 where all
         do, or nobody looked.
 
     Notes
@@ -254,7 +254,7 @@ def find_next_batch(
     min_offset: int,
     end_offset: int = 2**63 - 1,
 ) -> int:
-    """Find where entries go on behind bad bytes.
+    """Find where entries go on after bad bytes.
 
     Returns
     -------
@@ -273,7 +273,7 @@ def find_next_batch(
 def find_covering_entries(
     buffer: Bytes, at: int, *, left: int, min_offset: int, end_offset: int
 ) -> Int64s | None:
-    """Find where an entry may stand that covers a byte, that is, starts before and ends behind it.
+    """Find where an entry may stand that covers a byte, that is, starts before and ends after it.
 
     Parameters
     ----------

@@ -90,7 +90,7 @@ class StreamedBatch:
             elif needed < 0 or not window.hold(needed):
                 raise BlockError("a record that does not fit")
         if window.hold(1):
-            raise BlockError("bytes are left over behind the records")
+            raise BlockError("bytes are left over after the records")
 
     def _piece(self, count: int, stop: int) -> BatchPiece:
         entries = self._header.reshape(1, -1).copy()

@@ -92,7 +92,7 @@ Reader = Callable[[ByteCursor], Any]
 
 
 def read_message(name: str, version: int, cursor: ByteCursor) -> dict[str, Any]:
-    """Read a message, and leave the cursor behind it.
+    """Read a message, and leave the cursor after it.
 
     Returns
     -------

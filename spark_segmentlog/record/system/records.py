@@ -166,7 +166,7 @@ def _read_metadata(topic: str, value: bytes | None) -> SystemRecord:
         known["type"] = _type_name(topic, known["type_id"])
         known["value"] = read_message(known["type"], known["version"], cursor)
         if cursor.left:
-            known["reason"] = f"{cursor.left} bytes stand behind the last field"
+            known["reason"] = f"{cursor.left} bytes stand after the last field"
     except MessageError as error:
         known["reason"] = str(error)
     return SystemRecord(**known)

@@ -6,7 +6,7 @@ and the max timestamp is the real maximum. Base offsets count from a number that
 and are made final by `assign_offsets`, since the CRC covers neither them nor the leader epoch.
 
 All sizes are known before a byte is written: one pass measures, one writes. Everything that can be
-wrong with a row is found by the first, or by the checks in front of it.
+wrong with a row is found by the first, or by the checks before it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _RUN_BYTES = 512 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedBatches:
-    """Record batches one behind the other, and a row of numbers for each.
+    """Record batches one after the other, and a row of numbers for each.
 
     Attributes
     ----------
@@ -188,7 +188,7 @@ class RecordBatchEncoder:
             When a row alone makes a batch above `max_message_bytes`.
         InvalidRowError
             When a header has no key, or a timestamp is before 1970 and not -1, which is none, or
-            behind the year 9999.
+            after the year 9999.
         SchemaError
             When a column is of a type that cannot be written.
         """
@@ -218,7 +218,7 @@ class RecordBatchEncoder:
         records : pyarrow.RecordBatch
             As for `encode`.
         order : numpy.ndarray of int64
-            Row numbers, those of a group one behind the other.
+            Row numbers, those of a group one after the other.
         group_ends : numpy.ndarray of int64
             Where each group ends in `order`; a group may be empty.
         base_offset : int
@@ -447,7 +447,7 @@ def _check_timestamps(timestamps: Int64s, first_row: int) -> None:
         reason = (
             "before 1970, which Kafka's log cleaner stops at"
             if timestamps[row] < NO_TIMESTAMP
-            else "behind the year 9999, which Spark does not read"
+            else "after the year 9999, which Spark does not read"
         )
         raise InvalidRowError(
             f"column timestamp, row {first_row + row}: {timestamps[row]} ms is {reason}; allowed "

@@ -34,7 +34,7 @@ class NullKeyBalance:
         self.row_counts: Int64s = np.zeros(partition_count, np.int64)
 
     def deal(self, row_count: int) -> Int64s:
-        """Choose the partitions of the next rows, those of one partition one behind the other."""
+        """Choose the partitions of the next rows, those of one partition one after the other."""
         partition_count = len(self.row_counts)
         emptiest = np.argsort(np.roll(self.row_counts, -self._start), kind="stable")
         order = (emptiest + self._start) % partition_count

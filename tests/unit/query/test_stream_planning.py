@@ -48,10 +48,10 @@ def view(
             5, None, view(7, 7), 7, 7, COULD_NOT_READ_OFFSET_RANGE, id="an empty log starts later"
         ),
         pytest.param(
-            500, None, view(0, 20), 500, 0, PARTITION_OFFSET_CHANGED, id="made anew, after restart"
+            500, None, view(0, 20), 500, 0, PARTITION_OFFSET_CHANGED, id="made again, after restart"
         ),
         pytest.param(
-            500, "a", view(0, 20, topic_id="b"), 500, 0, PARTITION_OFFSET_CHANGED, id="made anew"
+            500, "a", view(0, 20, topic_id="b"), 500, 0, PARTITION_OFFSET_CHANGED, id="made again"
         ),
         pytest.param(
             500,
@@ -60,7 +60,7 @@ def view(
             500,
             0,
             PARTITION_OFFSET_CHANGED,
-            id="made anew and already longer",
+            id="made again and already longer",
         ),
         pytest.param(
             500,
@@ -78,7 +78,7 @@ def view(
             7,
             9,
             COULD_NOT_READ_OFFSET_RANGE,
-            id="made anew, but starts beyond us",
+            id="made again, but starts beyond us",
         ),
         pytest.param(
             5, None, view(0, 9, topic_id="a"), 5, 9, None, id="a broker adds the topic id"
@@ -139,7 +139,7 @@ def test_a_partition_that_is_gone_keeps_its_offset_and_goes_on_when_it_comes_bac
             view(0, 70, topic_id="b"),
             None,
             PARTITION_OFFSET_CHANGED,
-            id="made anew between planning and reading",
+            id="made again between planning and reading",
         ),
         pytest.param(5, 9, None, view(0, 9, end=6), (5, 9), None, id="a replay keeps its own end"),
     ],

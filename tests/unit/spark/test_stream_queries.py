@@ -133,7 +133,7 @@ def test_available_now_replays_and_then_reads_a_new_partition(
     assert query.read == {1: rows(0, range(5)), 2: rows(0, range(5, 6)) + rows(3, range(3))}
 
 
-def test_a_topic_made_anew_fails_the_query_until_loss_is_allowed(
+def test_a_topic_made_again_fails_the_query_until_loss_is_allowed(
     query: Query, log: GrowingLog
 ) -> None:
     log.append(batch(0, 50))

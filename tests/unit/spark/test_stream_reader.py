@@ -637,7 +637,7 @@ def recreate(log: GrowingLog, count: int) -> None:
         log.append(batch(0, count))
 
 
-def test_a_topic_made_anew_below_the_offset_is_a_loss_then_read_from_its_start(
+def test_a_topic_made_again_below_the_offset_is_a_loss_then_read_from_its_start(
     log: GrowingLog,
 ) -> None:
     log.append(batch(0, 500))
@@ -654,7 +654,7 @@ def test_a_topic_made_anew_below_the_offset_is_a_loss_then_read_from_its_start(
 
 
 @pytest.mark.parametrize("count", [3, 20, 600])
-def test_a_topic_made_anew_while_the_query_runs_is_told_by_its_id(
+def test_a_topic_made_again_while_the_query_runs_is_told_by_its_id(
     log: GrowingLog, count: int
 ) -> None:
     log.append(batch(0, 500))
@@ -666,12 +666,12 @@ def test_a_topic_made_anew_while_the_query_runs_is_told_by_its_id(
 
     failing, going_on = running(True), running(False)
     recreate(log, count)
-    with pytest.raises(DataLossError, match="made anew"):
+    with pytest.raises(DataLossError, match="made again"):
         failing.trigger()
     assert going_on.run() == [[], list(range(count))]
 
 
-def test_a_topic_made_anew_between_planning_and_reading_gives_no_row_twice(
+def test_a_topic_made_again_between_planning_and_reading_gives_no_row_twice(
     log: GrowingLog,
 ) -> None:
     log.append(batch(0, 500))
@@ -684,14 +684,14 @@ def test_a_topic_made_anew_between_planning_and_reading_gives_no_row_twice(
 
     (failing, tasks), (going_on, others) = plan(True), plan(False)
     recreate(log, 20)
-    with pytest.raises(DataLossError, match="made anew"):
+    with pytest.raises(DataLossError, match="made again"):
         list(failing.reader.read(tasks[0]))
     assert [row for part in going_on.reader.read(others[0]) for row in part.to_pylist()] == []
     going_on.committed = end
     assert going_on.run() == [[], list(range(20))]
 
 
-def test_a_replay_over_a_topic_made_anew_reads_it_once_from_its_start(log: GrowingLog) -> None:
+def test_a_replay_over_a_topic_made_again_reads_it_once_from_its_start(log: GrowingLog) -> None:
     log.append(batch(0, 500))
     recreate(log, 450)
     stream = Stream(log.path, committed=offsets(p0=500), failOnDataLoss=False)

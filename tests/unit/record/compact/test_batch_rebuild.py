@@ -73,7 +73,7 @@ def test_large_batches_come_in_parts_with_the_same_records(codec: str, room_byte
 
 
 @pytest.mark.parametrize(
-    ("count", "reason"), [(51, "record 50: varint cut off"), (49, "left over behind the 49")]
+    ("count", "reason"), [(51, "record 50: varint cut off"), (49, "left over after the 49")]
 )
 def test_large_batch_with_another_number_of_records_is_told(count: int, reason: str) -> None:
     data = v2_batch([RecordSpec(value=b"v" * 20)] * 50, count=count, codec="lz4")

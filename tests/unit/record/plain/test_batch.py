@@ -82,7 +82,7 @@ def test_more_records_declared_than_there_are_is_an_error() -> None:
 
 def test_bytes_left_over_behind_the_declared_records_are_an_error() -> None:
     data = v2_batch([one(), one(), one()], count=2)
-    failure(data, InvalidRecordError, "bytes are left over behind the 2 records")
+    failure(data, InvalidRecordError, "bytes are left over after the 2 records")
 
 
 def test_record_count_of_a_billion_is_an_error_without_its_memory() -> None:
@@ -153,7 +153,7 @@ def test_bad_varint_in_a_record_is_an_error(bad: bytes) -> None:
 def test_zeros_behind_the_headers_of_a_record_are_an_error() -> None:
     record = v2_record(one())[1:] + b"\x00"
     data = v2_batch([varint(len(record)) + record])
-    failure(data, InvalidRecordError, "1 bytes are left over behind its headers")
+    failure(data, InvalidRecordError, "1 bytes are left over after its headers")
 
 
 @pytest.mark.parametrize(

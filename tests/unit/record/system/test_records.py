@@ -188,7 +188,7 @@ def test_no_bytes_are_an_error() -> None:
                 version=0,
                 type="NoOpRecord",
                 value={},
-                reason="4 bytes stand behind the last field",
+                reason="4 bytes stand after the last field",
             ),
         ),
         (
