@@ -288,7 +288,7 @@ def _check_segments(
         is_behind = lost.start_offset >= log.log_end_offset <= end_offset
         if is_inside or is_in_front or is_behind:
             reason = "the .log of the segment is gone, its index is there"
-            _tell_lost(log, lost.start_offset, gap.end_offset, reason, options)
+            _tell_lost(log, lost.start_offset, lost.end_offset, reason, options)
 
 
 def _tell_lost(
