@@ -16,10 +16,11 @@ DONE, OUTPUT_FULL, OUTPUT_SMALL, BAD_CRC, BAD_RECORD, BAD_TIMESTAMP = range(6)
 # The state of a decoder, kept between calls: where it is in the input, what it has written, what a
 # record needs that has no room, and what it has met that Spark cannot hold.
 
+INPUT_FIELDS = range(3)
+ROW, RECORD, BODY_POSITION = INPUT_FIELDS
+
+WRITTEN_FIELDS = range(3, 14)
 (
-    ROW,
-    RECORD,
-    BODY_POSITION,
     COUNT,
     KEY_BYTES,
     VALUE_BYTES,
@@ -31,6 +32,9 @@ DONE, OUTPUT_FULL, OUTPUT_SMALL, BAD_CRC, BAD_RECORD, BAD_TIMESTAMP = range(6)
     HEADERS_NULLS,
     HEADER_VALUE_NULLS,
     HEADER_KEYS_NOT_ASCII,
+) = WRITTEN_FIELDS
+
+(
     NEEDED_KEY_BYTES,
     NEEDED_VALUE_BYTES,
     NEEDED_HEADERS,
@@ -38,23 +42,8 @@ DONE, OUTPUT_FULL, OUTPUT_SMALL, BAD_CRC, BAD_RECORD, BAD_TIMESTAMP = range(6)
     NEEDED_HEADER_VALUE_BYTES,
     BAD_OFFSET,
     BAD_TIMESTAMP_MS,
-) = range(21)
+) = range(14, 21)
 STATE_FIELDS = 21
-
-INPUT_FIELDS = (ROW, RECORD, BODY_POSITION)
-WRITTEN_FIELDS = (
-    COUNT,
-    KEY_BYTES,
-    VALUE_BYTES,
-    HEADERS,
-    HEADER_KEY_BYTES,
-    HEADER_VALUE_BYTES,
-    KEY_NULLS,
-    VALUE_NULLS,
-    HEADERS_NULLS,
-    HEADER_VALUE_NULLS,
-    HEADER_KEYS_NOT_ASCII,
-)
 
 # 0001-01-01 to 9999-12-31, what Spark and Python can hold.
 SPARK_MIN_TIMESTAMP_MS = -62_135_596_800_000
