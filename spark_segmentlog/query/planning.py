@@ -267,7 +267,7 @@ def cut_at_index(
     last_offsets: npt.NDArray[np.int64],
     positions: npt.NDArray[np.int64],
     max_bytes: int,
-) -> list[Piece]:
+) -> list[PlannedRange]:
     """Cut a range inside of one segment after index entries, so that no piece is too large.
 
     An entry says that the batches appended at its position end with its offset, so after that
@@ -296,7 +296,7 @@ def cut_at_index(
     borders.append(offset_range.end_offset)
     weights.append(max(int(high[end] - low[slot]), 0))
     return [
-        Piece(replace(offset_range, start_offset=first, end_offset=after), weight)
+        PlannedRange(replace(offset_range, start_offset=first, end_offset=after), weight)
         for (first, after), weight in zip(pairwise(borders), weights, strict=True)
         if first < after
     ]

@@ -32,7 +32,7 @@ from spark_segmentlog.query.offsets import (
     SpecificOffsets,
 )
 from spark_segmentlog.query.option_table import Mode, ReadOptions, View
-from spark_segmentlog.query.planning import EVERYTHING, Piece, RowBounds
+from spark_segmentlog.query.planning import EVERYTHING, PlannedRange, RowBounds
 from spark_segmentlog.query.schema import RowShape
 from spark_segmentlog.record.read.record_filter import RecordFilter
 
@@ -475,7 +475,7 @@ def _splits_of_segments(read: ResolvedRead, bounds: RowBounds) -> list[Split]:
             for segment, share in zip(shared.segments, shared.ranges, strict=True)
         ]
     pieces = [
-        Piece(share, size_bytes)
+        PlannedRange(share, size_bytes)
         for shared in shares
         for share, size_bytes in zip(
             shared.ranges, shared.segments.sizes_bytes().tolist(), strict=True

@@ -44,7 +44,7 @@ from spark_segmentlog.query.offsets import (
 )
 from spark_segmentlog.query.option_table import Mode, ReadOptions, TopicSelection
 from spark_segmentlog.query.options import warn_ignored
-from spark_segmentlog.query.planning import Piece
+from spark_segmentlog.query.planning import PlannedRange
 from spark_segmentlog.query.read_plan import LogBounds, ReadRequest, Slice, read_split
 from spark_segmentlog.query.stream_planning import (
     Advance,
@@ -512,14 +512,14 @@ def _without_unknown(
 # Tasks
 
 
-def _pieces(offset_range: OffsetRange, log: WatchedPartitionLog) -> list[Piece]:
+def _pieces(offset_range: OffsetRange, log: WatchedPartitionLog) -> list[PlannedRange]:
     """Cut a range where segments begin, each part with the bytes that it is likely to have."""
     segments = log.segments_between(offset_range.start_offset, offset_range.end_offset)
     parts = planning.cut_at_segments(
         offset_range, segments.base_offsets, segments.end_offset_bounds
     )
     sizes_bytes = log.estimate_bytes(offset_range.start_offset, offset_range.end_offset).tolist()
-    return [Piece(part, size) for part, size in zip(parts, sizes_bytes, strict=True)]
+    return [PlannedRange(part, size) for part, size in zip(parts, sizes_bytes, strict=True)]
 
 
 def _to_splits(packs: Iterable[Sequence[OffsetRange]], logs: Logs) -> list[StreamSplit]:

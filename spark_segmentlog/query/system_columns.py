@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from spark_segmentlog.query.option_table import View
-from spark_segmentlog.record.system.records import SystemRecord, to_json
+from spark_segmentlog.record.system.records import SystemRecord, json_value
 
 _TRANSACTION_STATES: Final = (
     "Empty",
