@@ -60,7 +60,7 @@ Source: TypeAlias = Constant | RecordNumber | RecordBytes | RecordHeaders | Entr
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class RowColumn:
     """One column.
 
     Attributes
@@ -86,24 +86,24 @@ class Column:
 COLUMNS: Final = {
     column.name: column
     for column in (
-        Column("key", pa.binary(), RecordBytes("key"), "null and empty are two things"),
-        Column("value", pa.binary(), RecordBytes("value"), "null is a tombstone"),
-        Column("topic", pa.string(), Constant("topic"), "of the folder's name"),
-        Column("partition", pa.int32(), Constant("partition"), "of the folder's name"),
-        Column("offset", pa.int64(), RecordNumber("offset"), "number in the partition"),
-        Column(
+        RowColumn("key", pa.binary(), RecordBytes("key"), "null and empty are two things"),
+        RowColumn("value", pa.binary(), RecordBytes("value"), "null is a tombstone"),
+        RowColumn("topic", pa.string(), Constant("topic"), "of the folder's name"),
+        RowColumn("partition", pa.int32(), Constant("partition"), "of the folder's name"),
+        RowColumn("offset", pa.int64(), RecordNumber("offset"), "number in the partition"),
+        RowColumn(
             "timestamp",
             pa.timestamp("us", "UTC"),
             RecordNumber("timestamp"),
             "1969-12-31 23:59:59.999 UTC where the record has none",
         ),
-        Column(
+        RowColumn(
             "timestampType",
             pa.int32(),
             RecordNumber("timestamp_type"),
             "0 CreateTime, 1 LogAppendTime, -1 none (format 0)",
         ),
-        Column(
+        RowColumn(
             "headers",
             HEADERS_TYPE,
             RecordHeaders(),

@@ -19,12 +19,12 @@ import pyarrow as pa
 from spark_segmentlog.record.columns import (
     COLUMNS,
     HEADERS_TYPE,
-    Column,
     Constant,
     EntryField,
     RecordBytes,
     RecordHeaders,
     RecordNumber,
+    RowColumn,
 )
 from spark_segmentlog.record.kernels import output as kernels
 from spark_segmentlog.record.kernels.output import BinaryBuffers, Outputs, plain
@@ -197,7 +197,7 @@ class ArrowOutput:
 
     # Columns
 
-    def _array(self, column: Column, count: int) -> ArrowArray:
+    def _array(self, column: RowColumn, count: int) -> ArrowArray:
         match column.source:
             case Constant(name):
                 return self._constant(name, count)

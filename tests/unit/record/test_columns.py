@@ -7,15 +7,15 @@ import pytest
 
 from spark_segmentlog.query.options import parse_read_options
 from spark_segmentlog.query.schema import default_schema
-from spark_segmentlog.record.columns import COLUMNS, Column, EntryField, RecordNumber
+from spark_segmentlog.record.columns import COLUMNS, EntryField, RecordNumber, RowColumn
 from spark_segmentlog.record.header_fields import PARTITION_LEADER_EPOCH, POSITION
 from spark_segmentlog.testing.builder import RecordSpec, legacy_message_set, v2_batch
 from tests.support.decoding import as_array, decoder, scan
 
 MADE_UP = (
-    Column("leaderEpoch", pa.int32(), EntryField(PARTITION_LEADER_EPOCH), "of the batch"),
-    Column("position", pa.int64(), EntryField(POSITION), "of the batch"),
-    Column("again", pa.int64(), RecordNumber("offset"), "the offset once more"),
+    RowColumn("leaderEpoch", pa.int32(), EntryField(PARTITION_LEADER_EPOCH), "of the batch"),
+    RowColumn("position", pa.int64(), EntryField(POSITION), "of the batch"),
+    RowColumn("again", pa.int64(), RecordNumber("offset"), "the offset once more"),
 )
 
 
