@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import configparser
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -123,6 +124,10 @@ SAME_NAMES = {
 }
 
 
+# Notes to oneself, and paths of a machine.
+FORBIDDEN = re.compile(r"T[O]DO|FI[X]ME|X{3}\b|/ho[m]e/|/wo[r]k/")
+
+
 def own_tests(module: str) -> Path:
     path = Path(module)
     return UNIT / path.parent / f"test_{path.name}"
@@ -176,3 +181,13 @@ def test_every_module_is_in_a_layer() -> None:
     with_rooms = {folder.parent for folder in folders} - {PROJECT}
     names = {".".join(folder.relative_to(PROJECT).parts) for folder in with_rooms}
     assert names == layered.keys()
+
+
+def test_nothing_is_left_for_later_and_no_text_knows_a_machine() -> None:
+    texts = [
+        PROJECT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile")
+    ]
+    for folder in ("spark_segmentlog", "tests", "examples", "docs", "conf"):
+        texts += [it for it in (PROJECT / folder).rglob("*") if it.suffix in (".py", ".md", ".ini")]
+    for path in texts:
+        assert FORBIDDEN.findall(path.read_text()) == [], path
