@@ -11,8 +11,12 @@ import spark_segmentlog
 
 PACKAGE = Path(spark_segmentlog.__file__).parent
 LAYER = PACKAGE / "log" / "io"
-# Files that are no log's: compiled kernels, a table of the package, output that nobody reads.
-NO_LOG = [PACKAGE / path for path in ("record/jit.py", "record/system/schemas.py", "cli/main.py")]
+NO_LOG = [
+    PACKAGE / "record" / "jit.py",  # compiled kernels
+    PACKAGE / "record" / "system" / "schemas.py",  # a table of the package
+    PACKAGE / "cli" / "main.py",  # output that nobody reads
+    PACKAGE / "cli" / "verify.py",  # a report
+]
 # Makes directories for tests and demos, in no log of anybody's.
 BUILDERS = PACKAGE / "testing"
 # Of `os`: what opens, changes or syncs. Looking (stat, listdir, scandir, path) changes nothing.
