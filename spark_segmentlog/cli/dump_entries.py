@@ -18,7 +18,7 @@ import numpy as np
 
 from spark_segmentlog.errors import CorruptRecordError
 from spark_segmentlog.log.formats.producer_snapshot import ProducerState, parse_producer_snapshot
-from spark_segmentlog.log.io.reading import ZERO_CHECK_BYTES, LogFile, is_zero_from
+from spark_segmentlog.log.io.reading import LogFile, is_zero_from
 from spark_segmentlog.log.names import (
     MAX_OFFSET,
     OFFSET_INDEX_SUFFIX,
@@ -30,7 +30,8 @@ from spark_segmentlog.log.names import (
 )
 from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.log.segment.segment import Segment
-from spark_segmentlog.log.segment.walk import CorruptRange, HeaderWalk, ReadBuffer
+from spark_segmentlog.log.segment.walk import HeaderWalk
+from spark_segmentlog.log.segment.walk_options import CorruptRange, WalkOptions
 from spark_segmentlog.log.transactions.outcomes import walk_transactions
 from spark_segmentlog.record.codec.codecs import names_by_number
 from spark_segmentlog.record.layout import MAGIC_V2, TimestampType
@@ -257,15 +258,11 @@ class _SegmentDump:
 
     def parts(self) -> Iterator[Entry | BatchGroup]:
         options = self.options
-        walk = HeaderWalk(
-            self.segment,
-            self.file,
-            self.segment.position_for(self._first_offset(), self.file),
-            ReadBuffer(),
-            True,
-            self.corrupt.append,
-            check_crcs=False,
+        start_position = self.segment.position_for(self._first_offset(), self.file)
+        walk_options = WalkOptions(
+            skip_corrupt=True, check_crcs=False, on_corrupt=self.corrupt.append
         )
+        walk = HeaderWalk(self.segment, self.file, walk_options, position=start_position)
         is_past = False
         for table in walk:
             yield from self._corrupt_entries()
@@ -324,7 +321,7 @@ class _SegmentDump:
     def _tail_entries(self, position: int) -> Iterator[Entry]:
         length = self.file.size() - position
         if length > 0:
-            is_zero = is_zero_from(self.file, position, np.empty(ZERO_CHECK_BYTES, np.uint8))
+            is_zero = is_zero_from(self.file, position)
             yield {
                 "type": "tail",
                 **place_of(self.segment.topic_partition, self.segment.log_path),

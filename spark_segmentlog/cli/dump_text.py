@@ -159,7 +159,7 @@ def _snapshot(entry: Entry) -> str:
     path = printable(entry["path"])
     if entry["isValid"]:
         return f"Dumping {path}"
-    return f"Dumping {path}\n{path} does not hold together: a broker leaves it out."
+    return f"Dumping {path}\n{path} is damaged: a broker leaves it out."
 
 
 def _producer(entry: Entry) -> str:

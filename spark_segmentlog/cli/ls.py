@@ -28,8 +28,8 @@ from spark_segmentlog.log.names import (
     STRAY_DIRECTORY_SUFFIX,
 )
 from spark_segmentlog.log.partition.partition_log import PartitionLog, while_it_is_there
+from spark_segmentlog.log.segment.pieces import ReadBuffer
 from spark_segmentlog.log.segment.segment import Segment
-from spark_segmentlog.log.segment.walk import ReadBuffer
 from spark_segmentlog.log.tier.remote_options import RemoteOptions
 from spark_segmentlog.log.upkeep.retention import largest_timestamp
 from spark_segmentlog.record.layout import MAGIC_OFFSET, MAGIC_V2

@@ -6,12 +6,12 @@ these, so that one list tells all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from spark_segmentlog.errors import describe_offsets
+from spark_segmentlog.errors import PreflightError, describe_offsets
 from spark_segmentlog.log.names import TopicPartition
 
 STAYS_DOWN: Final = "a broker does not start"
@@ -204,3 +204,16 @@ class Finding:
             place.append(describe_offsets(self.start_offset, self.end_offset))
         effect = f"; {self.broker}" if self.broker else ""
         return f"{self.kind}: {self.detail} ({', '.join(place)}){effect}"
+
+
+def refuse(findings: Iterable[Finding]) -> None:
+    """Raise what refuses writes.
+
+    Raises
+    ------
+    PreflightError
+        At least one of the findings does.
+    """
+    refusing = [finding for finding in findings if finding.refuses_writes]
+    if refusing:
+        raise PreflightError(refusing)

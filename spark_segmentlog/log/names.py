@@ -3,7 +3,7 @@
 A partition directory is named ``<topic>-<partition>``, split at the last dash, since a topic may
 hold dashes and dots. A segment's files are its base offset in 20 digits and a suffix. A broker
 renames before it deletes and after it has made: ``.deleted``, ``.cleaned`` and ``.swap`` stand
-behind a file's whole name, ``.<uuid>-delete``, ``-future`` and ``-stray`` behind a directory's.
+after a file's whole name, ``.<uuid>-delete``, ``-future`` and ``-stray`` after a directory's.
 """
 
 from __future__ import annotations

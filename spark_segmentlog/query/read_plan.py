@@ -20,9 +20,12 @@ import pyarrow as pa
 from spark_segmentlog.errors import OptionValueError
 from spark_segmentlog.log.names import OffsetRange, TopicPartition
 from spark_segmentlog.log.partition.log_manager import LogManager
-from spark_segmentlog.log.partition.partition_log import PartitionLog, SegmentList, scan_segments
-from spark_segmentlog.log.segment.segment import ScanOptions, Segment
-from spark_segmentlog.log.segment.walk import CorruptRange
+from spark_segmentlog.log.partition.partition_log import PartitionLog
+from spark_segmentlog.log.partition.scan import scan_segments
+from spark_segmentlog.log.partition.segment_list import SegmentList
+from spark_segmentlog.log.segment.scanner import ScanOptions
+from spark_segmentlog.log.segment.segment import Segment
+from spark_segmentlog.log.segment.walk_options import CorruptRange
 from spark_segmentlog.query import offsets, planning
 from spark_segmentlog.query.offsets import (
     EARLIEST,
@@ -85,7 +88,7 @@ class LogBounds:
     def last_base_offset(self) -> int:
         """Base offset of the last segment: the log ends there or after it."""
         # An open commit hides what lies after the offset where the log ended before it.
-        is_capped = self._log.state.cap(self._log.topic_partition) is not None
+        is_capped = self._log.state.visible_range(self._log.topic_partition) is not None
         if is_capped or len(self._log.base_offsets) == 0:
             return self.log_start_offset
         return max(int(self._log.base_offsets[-1]), self.log_start_offset)
@@ -243,7 +246,7 @@ def _check_log_end(
     """
     planned, end_offset = end_offset, _end_that_matters(log, log_bounds, end_offset, options)
     if end_offset > planned:
-        for gap in log.resolved(lambda: log.lost_behind(planned)):
+        for gap in log.resolved(lambda: log.lost_after(planned)):
             reason = "the segment ends before, and its index names some of them"
             _tell_lost(log, gap.start_offset, gap.end_offset, reason, options)
     if len(log.base_offsets) and end_offset < int(log.base_offsets[-1]):
@@ -447,7 +450,7 @@ def _splits_of_listings(read: ResolvedRead, bounds: RowBounds) -> list[Split]:
     for wanted_range in read.ranges:
         log = read.logs[wanted_range.topic_partition]
         # A segment that is still empty starts where the log ends, unless a commit is making it.
-        is_capped = log.state.cap(wanted_range.topic_partition) is not None
+        is_capped = log.state.visible_range(wanted_range.topic_partition) is not None
         is_whole = not is_capped and wanted_range.end_offset >= log.log_end_offset
         wanted = (
             replace(wanted_range, end_offset=wanted_range.end_offset + 1)

@@ -203,7 +203,7 @@ class _TopicRows:
                 directory = self._layout.directory_of(topic_partition)
             except UnknownTopicOrPartitionError as error:
                 raise InvalidRowError(f"column partition, row {rows[place]}: {error}") from error
-            self._slots[partition] = self._staging.slot_for(topic_partition, directory)
+            self._slots[partition] = self._staging.index_of(topic_partition, directory)
 
 
 class _Flushes:

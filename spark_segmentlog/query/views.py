@@ -13,7 +13,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from spark_segmentlog.log.names import OffsetRange
-from spark_segmentlog.log.partition.partition_log import PartitionLog, SegmentPursuit
+from spark_segmentlog.log.partition.partition_log import PartitionLog
+from spark_segmentlog.log.partition.pursuit import SegmentPursuit
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.transactions.outcomes import walk_transactions
 from spark_segmentlog.query.offsets import could_not_read

@@ -35,15 +35,13 @@ from spark_segmentlog.errors import (
 from spark_segmentlog.log.directory.state import LogDirectoryState
 from spark_segmentlog.log.io.reading import local_path
 from spark_segmentlog.log.names import TopicPartition
-from spark_segmentlog.log.write.commit import (
-    CommitRequest,
-    commit_staged_batches,
-    discard_write,
-    writing,
-)
-from spark_segmentlog.log.write.preflight import check_write
-from spark_segmentlog.log.write.staging import StagedWrite, new_write_id
+from spark_segmentlog.log.write.commit import commit_staged_batches
+from spark_segmentlog.log.write.open_commits import discard_write, locked_for_writing
+from spark_segmentlog.log.write.prepare import CommitRequest
+from spark_segmentlog.log.write.staged_leftovers import new_write_id
+from spark_segmentlog.log.write.staging import StagedWrite
 from spark_segmentlog.log.write.targets import make_log_directories, read_target_layout
+from spark_segmentlog.log.write.write_check import check_write
 from spark_segmentlog.query.clean_up import clean_up
 from spark_segmentlog.query.option_table import WriteOptions
 from spark_segmentlog.query.options import parse_write_options, warn_ignored
@@ -207,7 +205,7 @@ def plan_write(options: WriteOptions, schema: StructType, *, may_grow: bool = Fa
     columns = find_write_columns(schema, topic=options.topic)
     paths = [local_path(path) for path in options.paths]
     make_log_directories(paths)
-    with writing(paths, timeout_ms=options.lock_timeout_ms):
+    with locked_for_writing(paths, timeout_ms=options.lock_timeout_ms):
         layout = read_target_layout(
             paths, new_partition_count=options.num_partitions, may_grow=may_grow
         )

@@ -24,8 +24,10 @@ import pyarrow as pa
 from spark_segmentlog.log.io import files
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.segment.growth import SegmentConfig
-from spark_segmentlog.log.write.commit import CommitRequest, commit_staged_batches
-from spark_segmentlog.log.write.staging import StagedWrite, StagingWriter, new_write_id
+from spark_segmentlog.log.write.commit import commit_staged_batches
+from spark_segmentlog.log.write.prepare import CommitRequest
+from spark_segmentlog.log.write.staged_leftovers import new_write_id
+from spark_segmentlog.log.write.staging import StagedWrite, StagingWriter
 from spark_segmentlog.log.write.targets import TargetLayout, read_target_layout
 from spark_segmentlog.record.write.encoder import RecordBatchEncoder
 from tests.bench.harness import Figure, Settings, seconds
@@ -127,7 +129,7 @@ def _staged_for_many(folder: str, partitions_count: int) -> CommitRequest:
     write_id = new_write_id()
     writer = _staging_writer(write_id, 0, SegmentConfig())
     named = [TopicPartition("bench", number) for number in range(partitions_count)]
-    slots = [writer.slot_for(it, layout.directory_of(it)) for it in named]
+    slots = [writer.index_of(it, layout.directory_of(it)) for it in named]
     rows = _rows(partitions_count * ROWS_A_PARTITION)
     writer.write(rows, np.repeat(np.array(slots, np.int64), ROWS_A_PARTITION))
     return CommitRequest(layout=layout, staged=(writer.finish(),), write_ids=(write_id,))
@@ -151,7 +153,7 @@ def _stage(
 ) -> StagedWrite:
     """Stage rows of one partition until a file has about that size."""
     writer = _staging_writer(write_id, task_id, config)
-    slot = writer.slot_for(TOPIC_PARTITION, layout.directory_of(TOPIC_PARTITION))
+    slot = writer.index_of(TOPIC_PARTITION, layout.directory_of(TOPIC_PARTITION))
     row_bytes = KEY_BYTES + VALUE_BYTES + 10
     for first in range(0, size_bytes // row_bytes, ROWS_COUNT):
         count = min(ROWS_COUNT, size_bytes // row_bytes - first)

@@ -11,8 +11,10 @@ import pyarrow as pa
 
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.segment.growth import SegmentConfig
-from spark_segmentlog.log.write.commit import CommitRequest, CommitResult, commit_staged_batches
-from spark_segmentlog.log.write.staging import StagingWriter, new_write_id
+from spark_segmentlog.log.write.commit import CommitResult, commit_staged_batches
+from spark_segmentlog.log.write.prepare import CommitRequest
+from spark_segmentlog.log.write.staged_leftovers import new_write_id
+from spark_segmentlog.log.write.staging import StagingWriter
 from spark_segmentlog.log.write.targets import read_target_layout
 from spark_segmentlog.record.write.encoder import RecordBatchEncoder
 from tests.support.broker import ConsumedRecord
@@ -79,7 +81,7 @@ def write_records(
     for record in records:
         topic_partition = TopicPartition(record.topic, record.partition)
         layout.check_topic(record.topic)
-        slots.append(staging.slot_for(topic_partition, layout.directory_of(topic_partition)))
+        slots.append(staging.index_of(topic_partition, layout.directory_of(topic_partition)))
     staging.write(_arrow(records), np.array(slots, np.int64))
     return commit_staged_batches(
         CommitRequest(

@@ -8,11 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from spark_segmentlog.log.directory.journal import (
-    CopyStep,
-    Journal,
-    journal_path,
-)
+from spark_segmentlog.log.directory.commit_steps import CopyStep
+from spark_segmentlog.log.directory.journal import Journal, journal_path
 
 
 def to_first_format(directories: Sequence[str], *, visible: bool = False) -> None:

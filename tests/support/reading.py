@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.partition.partition_log import PartitionLog
-from spark_segmentlog.log.segment.segment import ScanOptions
-from spark_segmentlog.log.segment.walk import CorruptRange
+from spark_segmentlog.log.segment.scanner import ScanOptions
+from spark_segmentlog.log.segment.walk_options import CorruptRange
 from spark_segmentlog.record.read.record_filter import RecordFilter
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, SegmentSpec, v2_batch
 

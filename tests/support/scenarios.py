@@ -15,11 +15,13 @@ from spark_segmentlog.log.directory.journal import COMMIT_DIRECTORY_NAME
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.segment.growth import SegmentConfig
-from spark_segmentlog.log.segment.segment import ScanOptions
+from spark_segmentlog.log.segment.scanner import ScanOptions
 from spark_segmentlog.log.upkeep import recovery
 from spark_segmentlog.log.upkeep.verification import verify
-from spark_segmentlog.log.write.commit import CommitRequest, CommitResult, commit_staged_batches
-from spark_segmentlog.log.write.staging import StagedWrite, StagingWriter, list_staged, new_write_id
+from spark_segmentlog.log.write.commit import CommitResult, commit_staged_batches
+from spark_segmentlog.log.write.prepare import CommitRequest
+from spark_segmentlog.log.write.staged_leftovers import list_staged, new_write_id
+from spark_segmentlog.log.write.staging import StagedWrite, StagingWriter
 from spark_segmentlog.log.write.targets import read_target_layout
 from spark_segmentlog.record.write.encoder import RecordBatchEncoder
 
@@ -86,7 +88,7 @@ def stage(
             encoder=RecordBatchEncoder(batch_size_bytes=batch_size_bytes),
         )
         for topic_partition, count in task.counts.items():
-            slot = writer.slot_for(topic_partition, layout.directory_of(topic_partition))
+            slot = writer.index_of(topic_partition, layout.directory_of(topic_partition))
             writer.write(
                 make_rows(f"{label}{topic_partition}/{task_id}", count, task.value_bytes),
                 np.full(count, slot),

@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from spark_segmentlog import read_arrow
-from spark_segmentlog.log.write.staging import list_staged
+from spark_segmentlog.log.write.staged_leftovers import list_staged
 from spark_segmentlog.spark.datasource import SegmentLogDataSource
 from spark_segmentlog.spark.writer import BATCH_ID_PROPERTY, QUERY_ID_PROPERTY
 

@@ -23,12 +23,13 @@ from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.log.segment.growth import SegmentConfig
-from spark_segmentlog.log.segment.segment import ScanOptions
+from spark_segmentlog.log.segment.scanner import ScanOptions
 from spark_segmentlog.log.upkeep.compaction import CompactionConfig, compact
 from spark_segmentlog.log.upkeep.recovery import recover, reindex
 from spark_segmentlog.log.upkeep.retention import RetentionConfig, apply_retention
-from spark_segmentlog.log.write.commit import commit_staged_batches, writing
+from spark_segmentlog.log.write.commit import commit_staged_batches
 from spark_segmentlog.log.write.local_log import open_log
+from spark_segmentlog.log.write.open_commits import locked_for_writing
 from tests.support.fault_layer import Faults, Killed
 from tests.support.scenarios import MARK, START_MS, Rows, Writing, read_indexes, read_rows, stage
 
@@ -280,7 +281,7 @@ def make_two(root: Path) -> None:
 
 def _stage_and_commit(root: Path, tasks: list[Writing], **request: Any) -> None:
     # As every write does before it is planned: a commit that is open is ended first.
-    with writing(directories(root)):
+    with locked_for_writing(directories(root)):
         pass
     commit_staged_batches(
         stage(directories(root), tasks, config=SMALL, new_partition_count=1, **request)

@@ -18,7 +18,8 @@ from spark_segmentlog.log.directory.listing import list_names, list_partition
 from spark_segmentlog.log.io.reading import LOCAL, Storage
 from spark_segmentlog.log.names import BASE_OFFSET_DIGITS, TopicPartition
 from spark_segmentlog.log.segment.segment import Segment
-from spark_segmentlog.log.segment.walk import HeaderWalk, ReadBuffer
+from spark_segmentlog.log.segment.walk import HeaderWalk
+from spark_segmentlog.log.segment.walk_options import WalkOptions
 from spark_segmentlog.record.plain.batch import Record, iterate_records
 from spark_segmentlog.record.system.message_reader import (
     ByteCursor,
@@ -234,7 +235,7 @@ def iterate_metadata(
         Bad bytes, unless they are to be stepped over.
     """
     with segment.open_log() as file:
-        walk = HeaderWalk(segment, file, 0, ReadBuffer(), skip_corrupt, None)
+        walk = HeaderWalk(segment, file, WalkOptions(skip_corrupt=skip_corrupt))
         for table in walk:
             wanted = ~table.is_control & (table.last_offset >= start_offset)
             for position in table.position[wanted].tolist():
@@ -247,7 +248,7 @@ def iterate_metadata(
 
 
 def _values(directory: str) -> Iterator[tuple[str, bytes]]:
-    """Give the values of data records: the newest snapshot's, then those of the log behind it."""
+    """Give the values of data records: the newest snapshot's, then those of the log after it."""
     snapshots = list_snapshots(LOCAL, directory)[-1:]
     for snapshot in snapshots:
         yield from _file_values(snapshot, 0)

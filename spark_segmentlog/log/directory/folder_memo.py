@@ -2,7 +2,7 @@
 
 A folder whose modification time has not moved holds the same names. What changed a moment ago may
 change again within one tick of the file system's clock, and is read again until it has settled. On
-file systems other than the local one everything is read anew.
+file systems other than the local one everything is read again.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class PartitionListing:
     base_offsets : ndarray of int64
         Of the segments.
     suffixes : mapping of int to str
-        What stands behind the files' names, by base offset, of segments that are being renamed.
+        What stands after the files' names, by base offset, of segments that are being renamed.
     orphan_offsets : ndarray of int64
         Of offset indexes whose segment has no `.log`.
     """

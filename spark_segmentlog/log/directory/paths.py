@@ -2,7 +2,7 @@
 
 A folder of partitions is listed until the listing can be believed. Beside the partitions, the state
 of each log directory is read before they are: who lists the partitions next compares it with the
-state behind that.
+state after that.
 
 In a log directory the live partitions count. Directories beside the log (``-delete``, ``-future``,
 ``-stray``) and files on their way out (``.deleted``) are read where their own path is given.
@@ -21,8 +21,9 @@ from spark_segmentlog.errors import (
     LogPathNotFoundError,
     NotALogDirectoryError,
 )
-from spark_segmentlog.log.directory.journal import COMMIT_DIRECTORY_NAME, VERSIONS_FILE_NAME
+from spark_segmentlog.log.directory.journal import COMMIT_DIRECTORY_NAME
 from spark_segmentlog.log.directory.state import LogDirectoryState
+from spark_segmentlog.log.directory.versions import VERSIONS_FILE_NAME
 from spark_segmentlog.log.formats import checkpoints
 from spark_segmentlog.log.io.lock import BROKER_LOCK_FILE_NAME
 from spark_segmentlog.log.io.reading import LOCAL, Storage
@@ -69,7 +70,7 @@ class FoundPartition:
     Attributes
     ----------
     named : dict of int to str, or None
-        Base offsets of the segments whose files were given, with what stands behind their names;
+        Base offsets of the segments whose files were given, with what stands after their names;
         None for all of the directory.
     is_named : bool
         Whether its own path was given, or that of a file in it.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from spark_segmentlog.log.directory.journal import CommitState, read_commit_state
+from spark_segmentlog.log.directory.open_commit import CommitState, read_commit_state
 from spark_segmentlog.log.formats import checkpoints
 from spark_segmentlog.log.io.reading import LOCAL, Storage
 from spark_segmentlog.log.names import TopicPartition
@@ -77,13 +77,17 @@ class LogDirectoryState:
 
     def is_hidden(self, topic_partition: TopicPartition) -> bool:
         """Tell whether an open commit is still making this partition."""
-        caps = self.commit_state.caps
-        return caps is not None and topic_partition in caps and caps[topic_partition] is None
+        visible_ranges = self.commit_state.visible_ranges
+        return (
+            visible_ranges is not None
+            and topic_partition in visible_ranges
+            and visible_ranges[topic_partition] is None
+        )
 
-    def cap(self, topic_partition: TopicPartition) -> tuple[int, int] | None:
+    def visible_range(self, topic_partition: TopicPartition) -> tuple[int, int] | None:
         """Find the (log start, log end) offsets from before an open commit; None for no limit."""
-        caps = self.commit_state.caps
-        return None if caps is None else caps.get(topic_partition)
+        visible_ranges = self.commit_state.visible_ranges
+        return None if visible_ranges is None else visible_ranges.get(topic_partition)
 
 
 def are_unchanged(states: Mapping[str, LogDirectoryState], storages: Mapping[str, Storage]) -> bool:

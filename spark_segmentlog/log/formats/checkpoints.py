@@ -1,7 +1,7 @@
 """The small text files of a broker: offset checkpoints, leader epochs, whose a directory is.
 
 An offset checkpoint is a version (0), a count, and a line ``topic partition offset`` each; a broker
-replaces it whole, so a file that does not hold together is as good as a missing one. Their names:
+replaces it whole, so a malformed file is as good as a missing one. Their names:
 
 - ``log-start-offset-checkpoint``: where a log starts, if above its first segment's base offset;
 - ``recovery-point-offset-checkpoint``: everything below was flushed;
@@ -84,7 +84,7 @@ class MetaProperties:
 
 
 def parse_offset_checkpoint(text: str) -> dict[TopicPartition, int] | None:
-    """Read an offset checkpoint; None where it does not hold together."""
+    """Read an offset checkpoint; None where `malformed_rows` tells of it."""
     rows = _parse_rows(text, fields_count=3)
     if rows is None:
         return None
@@ -99,8 +99,15 @@ def parse_offset_checkpoint(text: str) -> dict[TopicPartition, int] | None:
 
 
 def has_offset_rows(text: str) -> bool:
-    """Tell whether lines and fields hold together, whatever is in them."""
+    """Tell whether there are as many lines and fields as there are to be, whatever is in them."""
     return _parse_rows(text, fields_count=3) is not None
+
+
+def malformed_rows(*, has_rows: bool) -> str:
+    """Say what is wrong with a checkpoint that cannot be read."""
+    if has_rows:
+        return "an entry of it has no number, or one out of range, where a number belongs"
+    return f"its lines are not version {VERSION}, the number of entries, and that many entries"
 
 
 def format_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
@@ -112,7 +119,7 @@ def format_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def parse_leader_epochs(text: str) -> list[LeaderEpoch] | None:
-    """Read a `leader-epoch-checkpoint`; None where it does not hold together."""
+    """Read a `leader-epoch-checkpoint`; None where `malformed_rows` tells of it."""
     rows = _parse_rows(text, fields_count=2)
     if rows is None:
         return None
@@ -127,7 +134,7 @@ def parse_leader_epochs(text: str) -> list[LeaderEpoch] | None:
 
 
 def has_leader_epoch_rows(text: str) -> bool:
-    """Tell whether lines and fields hold together, whatever is in them: a broker dies of that."""
+    """Tell the same of a `leader-epoch-checkpoint`: a broker dies of what is in the fields."""
     return _parse_rows(text, fields_count=2) is not None
 
 
@@ -250,7 +257,7 @@ def _format_rows(rows: Iterable[str]) -> bytes:
 
 
 def _parse_properties(text: str) -> dict[str, str]:
-    """Read a file of Java's Properties: spaces behind a value are part of it."""
+    """Read a file of Java's Properties: spaces after a value are part of it."""
     properties = {}
     for line in _lines(_CONTINUED_LINE.sub(r"\1", text)):
         found = _PROPERTY.fullmatch(line.lstrip(_JAVA_SPACES))

@@ -1,4 +1,4 @@
-"""What offset and time indexes share: sorted big-endian entries, behind them perhaps zeros.
+"""What offset and time indexes share: sorted big-endian entries, after them perhaps zeros.
 
 Lookups read the last 8 KiB first, the part that a broker keeps in memory and that most lookups
 need, then search by halves; a file of 10 MiB that is zeros but for its start is never read whole.
@@ -64,14 +64,14 @@ class IndexFile(Closing):
             return ""
         size, entry_bytes = self._file.size(), self.entry.itemsize
         if size % entry_bytes:
-            return f"{size % entry_bytes} bytes behind the last whole entry"
+            return f"{size % entry_bytes} bytes after the last whole entry"
         used = self.entries_count * entry_bytes
-        if not is_zero_from(self._file, used, np.empty(WHOLE_CHECK_BYTES, np.uint8)):
-            return f"{size} bytes, and not only zeros behind the last entry, at {used}"
+        if not is_zero_from(self._file, used):
+            return f"{size} bytes, and not only zeros after the last entry, at {used}"
         return ""
 
     def entries(self) -> npt.NDArray[np.void]:
-        """Read all entries, without the zeros behind them; fields as in the file."""
+        """Read all entries, without the zeros after them; fields as in the file."""
         return self._read(0, self.entries_count)
 
     def is_well_formed(self, *, whole: bool = False) -> bool:

@@ -2,7 +2,7 @@
 
 An entry says that the batches which were appended at `position` end with offset
 ``base + relative offset``. Entries follow each other without a header; a live or crashed file is
-preallocated, with zeros behind its last entry. An index is a hint: what it says is looked up, then
+preallocated, with zeros after its last entry. An index is a hint: what it says is looked up, then
 checked against the batch header at that position by whoever reads the log.
 """
 
@@ -36,7 +36,7 @@ class OffsetIndex(IndexFile):
     def lookup(self, offset: int, *, below_position: int = MAX_POSITION) -> OffsetEntry | None:
         """Find the last entry at or below an offset; None where there is none.
 
-        Entries at or behind `below_position`, the size of the log, are left out.
+        Entries at or after `below_position`, the size of the log, are left out.
         """
         relative_offset = min(offset - self.base_offset, MAX_RELATIVE_OFFSET)
         slot = min(

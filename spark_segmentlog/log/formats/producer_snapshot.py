@@ -1,7 +1,7 @@
 """A `<offset>.snapshot` file: what a broker knew of each producer when the log ended there.
 
 Two bytes of version (1), a CRC-32C over all that follows it, a count, and 46 bytes a producer. A
-snapshot that does not hold together is as good as none: the headers of the log say the same,
+damaged snapshot is as good as none: the headers of the log say the same,
 slower.
 """
 
@@ -56,16 +56,24 @@ class ProducerState:
 
 
 def parse_producer_snapshot(data: bytes) -> list[ProducerState] | None:
-    """Read a snapshot; None where its version is unknown or its bytes do not hold together."""
+    """Read a snapshot; None where `find_snapshot_fault` finds something."""
+    if find_snapshot_fault(data):
+        return None
+    return [_producer_state(fields) for fields in ENTRY.iter_unpack(data[HEADER.size :])]
+
+
+def find_snapshot_fault(data: bytes) -> str:
+    """Say what is wrong with the bytes of a snapshot; an empty text where nothing is."""
     if len(data) < HEADER.size:
-        return None
+        return f"has {len(data)} bytes, its header alone {HEADER.size}"
     version, crc, count = HEADER.unpack_from(data)
-    body = data[HEADER.size :]
-    if version != VERSION or count < 0 or len(body) != count * ENTRY.size:
-        return None
-    if crc32c(data[CRC_START:]) != crc:
-        return None
-    return [_producer_state(fields) for fields in ENTRY.iter_unpack(body)]
+    if version != VERSION:
+        return f"has version {version}, known is {VERSION}"
+    wanted = HEADER.size + count * ENTRY.size
+    if count < 0 or len(data) != wanted:
+        return f"has {len(data)} bytes, its {count} entries make {wanted}"
+    computed = crc32c(data[CRC_START:])
+    return "" if computed == crc else f"crc mismatch: stored {crc:#010x}, computed {computed:#010x}"
 
 
 def format_producer_snapshot(states: Sequence[ProducerState]) -> bytes:

@@ -3,7 +3,7 @@
 An entry says that no record up to ``base + relative offset`` has a larger timestamp: timestamps
 are running maxima, the offset is that of a record with the maximum (or of the last of its batch).
 A roll or a clean shutdown adds the segment's largest timestamp as last entry; a crash leaves the
-index without it, and a file that was preallocated may keep zeros behind its last entry.
+index without it, and a file that was preallocated may keep zeros after its last entry.
 """
 
 from __future__ import annotations

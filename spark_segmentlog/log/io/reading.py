@@ -27,6 +27,7 @@ import numpy.typing as npt
 from spark_segmentlog.errors import LogPermissionError, NotAFileError, NotALogDirectoryError
 from spark_segmentlog.log.io.closing import Closing
 
+FIRST_ZERO_CHECK_BYTES: Final = 4 * 1024
 ZERO_CHECK_BYTES: Final = 1024 * 1024
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _LOCAL_URI: Final = re.compile(r"file:(?:/|///+|//localhost/+)(?!/)")
@@ -261,9 +262,9 @@ def without_file_scheme(path: str) -> str:
     return path if local is None else "/" + path[local.end() :]
 
 
-def is_zero_from(file: LogFile, position: int, buffer: npt.NDArray[np.uint8]) -> bool:
+def is_zero_from(file: LogFile, position: int) -> bool:
     """Tell whether a file holds only zeros from a position to its end; holes are not read."""
-    view = buffer[:ZERO_CHECK_BYTES]
+    view = np.empty(FIRST_ZERO_CHECK_BYTES, np.uint8)
     while (data_position := file.next_data_position(position)) is not None:
         count = file.pread_into(view, data_position, len(view))
         if view[:count].any():
@@ -271,6 +272,7 @@ def is_zero_from(file: LogFile, position: int, buffer: npt.NDArray[np.uint8]) ->
         if count < len(view):
             return True
         position = data_position + count
+        view = np.empty(ZERO_CHECK_BYTES, np.uint8)
     return True
 
 

@@ -206,7 +206,7 @@ def _fsspec_filesystem(uri: str) -> tuple[Any, str]:
         import fsspec
 
         if "://" not in uri:
-            raise ValueError("'//' is missing behind the scheme")
+            raise ValueError("'//' is missing after the scheme")
         filesystem, path = fsspec.core.url_to_fs(uri)
     except (ImportError, ValueError) as error:
         raise LogPathNotFoundError(

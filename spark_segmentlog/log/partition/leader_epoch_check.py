@@ -62,7 +62,7 @@ def check_leader_epochs(
     text = read_text(log.storage, log.directory, LEADER_EPOCH_CHECKPOINT)
     entries = parse_leader_epochs(text) if text else []
     if entries is None:
-        # That it does not hold together is told by whoever looks around the partition.
+        # That it cannot be read is told by whoever looks around the partition.
         return
     wrong = [run for number, run in enumerate(joined) if _is_out_of_order(joined, number)]
     if entries:
@@ -71,7 +71,7 @@ def check_leader_epochs(
     fault = _checkpoint_fault(log, entries, right)
     is_end_known = end_offset is not None and log.state.is_clean
     if entries and is_end_known and (end_offset or 0) < entries[-1].start_offset:
-        fault = f"leader epoch {entries[-1].epoch} begins behind the log's end, at {end_offset}"
+        fault = f"leader epoch {entries[-1].epoch} begins after the log's end, at {end_offset}"
     if fault:
         path = f"{log.directory}/{LEADER_EPOCH_CHECKPOINT}"
         yield Finding(
@@ -108,8 +108,8 @@ def _is_out_of_order(runs: Sequence[EpochRun], number: int) -> bool:
     """Tell whether the epochs beside a run ascend, and its own lies not between them."""
     epoch = runs[number].epoch
     before = runs[number - 1].epoch if number else 0
-    behind = runs[number + 1].epoch if number + 1 < len(runs) else max(epoch, before)
-    return before <= behind and not before <= epoch <= behind
+    after = runs[number + 1].epoch if number + 1 < len(runs) else max(epoch, before)
+    return before <= after and not before <= epoch <= after
 
 
 def _checkpoint_fault(
@@ -129,7 +129,7 @@ def _checkpoint_fault(
         if entry is not entries[0] and any(it.first_offset < entry.start_offset for it in among):
             run = among[0]
             return f"{name} begins among batches of epoch {run.epoch}, one of {run.path} perhaps"
-        # A checkpoint that was lost begins anew, and one may lack what came before a crash.
+        # A checkpoint that was lost begins again, and one may lack what came before a crash.
         newest = among and end == MAX_OFFSET and _may_be_newer(log, among[-1])
         if among and all(it.epoch != entry.epoch for it in among) and not newest:
             return f"{name}, the batches have epoch {among[0].epoch}"

@@ -6,7 +6,7 @@ checkpoint files: names come from listings of the folders.
 A commit of this library becomes visible at once on all its partitions. So the state of commits is
 taken before and after a look: where it is the same, the look is of one moment. Where it is not,
 another look follows, which lists only what changed. If that shows the partitions that are asked for
-as the one before did, they were so at the moment between the two, when the state was read anew:
+as the one before did, they were so at the moment between the two, when the state was read again:
 commits to other partitions are waited for no longer.
 """
 
@@ -34,7 +34,8 @@ from spark_segmentlog.log.io.reading import Storage
 from spark_segmentlog.log.io.signature import LISTING_ATTEMPTS, FileSignature
 from spark_segmentlog.log.io.threads import in_parallel
 from spark_segmentlog.log.names import TopicPartition
-from spark_segmentlog.log.partition.partition_log import PartitionLog, is_beside_the_log
+from spark_segmentlog.log.partition.listed_log import is_beside_the_log
+from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.log.tier.remote_options import NO_REMOTE, RemoteOptions
 from spark_segmentlog.log.tier.tier import Tier
 
@@ -303,7 +304,8 @@ class _Look:
                 and signature is not None
                 and log.state.path in same_states
                 and log.listing is before.listing
-                and log.state.cap(log.topic_partition) == before.state.cap(log.topic_partition)
+                and log.state.visible_range(log.topic_partition)
+                == before.state.visible_range(log.topic_partition)
                 and log.end_signature() == signature
             ):
                 log = before

@@ -1,11 +1,11 @@
 """A log that is looked at again and again while it grows: a look costs stats where nothing changed.
 
 A folder that has not changed holds the same names (`FolderMemo`), a file that has not changed the
-same batches; so a look lists only folders that changed, and walks only the headers behind the last
-known end. On file systems other than the local one every look reads anew.
+same batches; so a look lists only folders that changed, and walks only the headers after the last
+known end. On file systems other than the local one every look reads again.
 
-A live tail is torn at any moment: half of a batch is where the log ends for now. A look sees a
-commit on all partitions or on none, by the rule of `LogManager`.
+The end of a live log is torn at any moment: half of a batch is where the log ends for now. A look
+sees a commit on all partitions or on none, by the rule of `LogManager`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from spark_segmentlog.log.directory.listing import PartitionListing, list_partit
 from spark_segmentlog.log.directory.paths import FoundPartition, PathResolver
 from spark_segmentlog.log.directory.state import LogDirectoryState, are_unchanged
 from spark_segmentlog.log.formats import checkpoints
-from spark_segmentlog.log.io.reading import LOCAL, LogFile, Storage
+from spark_segmentlog.log.io.reading import LOCAL, Storage
 from spark_segmentlog.log.io.signature import LISTING_ATTEMPTS, FileSignature
 from spark_segmentlog.log.io.threads import in_parallel
 from spark_segmentlog.log.names import MAX_OFFSET, TopicPartition
@@ -34,14 +34,17 @@ from spark_segmentlog.log.partition.log_manager import (
     choose_replicas,
     open_found,
 )
-from spark_segmentlog.log.partition.partition_log import PartitionLog, SegmentList
+from spark_segmentlog.log.partition.partition_log import PartitionLog
+from spark_segmentlog.log.partition.segment_list import SegmentList
+from spark_segmentlog.log.partition.time_lookup import find_timestamp
 from spark_segmentlog.log.segment.segment import Segment
-from spark_segmentlog.log.segment.walk import PROBE_BYTES, HeaderWalk, ReadBuffer
+from spark_segmentlog.log.segment.walk import HeaderWalk
+from spark_segmentlog.log.segment.walk_options import WalkOptions
 from spark_segmentlog.log.tier.remote_options import NO_REMOTE, RemoteOptions
 from spark_segmentlog.log.tier.tier import Tier
 from spark_segmentlog.log.transactions.outcomes import find_open_transactions, transaction_tracker
 from spark_segmentlog.log.transactions.producer_tracker import ProducerTracker
-from spark_segmentlog.record.read.header_table import HeaderTable, StopReason, scan_headers
+from spark_segmentlog.record.read.header_table import HeaderTable
 from spark_segmentlog.record.types import Int64s
 
 TAIL_ATTEMPTS: Final = 4
@@ -55,7 +58,7 @@ Choose = Callable[[Mapping[TopicPartition, PartitionLog]], Collection[TopicParti
 
 
 @dataclass(slots=True)
-class _Tail:
+class _WalkMemory:
     """How far the last segment of a partition directory has been walked."""
 
     topic_id: str | None = None
@@ -112,7 +115,7 @@ class LogWatch:
         self._skip_corrupt = skip_corrupt
         self._check_crcs = check_crcs
         self._memo = FolderMemo()
-        self._tails: dict[str, _Tail] = {}
+        self._memories: dict[str, _WalkMemory] = {}
         self._log_directories: set[str] = set()
 
     def look(self) -> dict[TopicPartition, WatchedPartitionLog]:
@@ -156,8 +159,8 @@ class LogWatch:
         is_current = are_unchanged(states, resolver.storages)
         self._memo.forget_unused()
         self._log_directories.update(states)
-        for directory in self._tails.keys() - {place.directory for place in places}:
-            del self._tails[directory]
+        for directory in self._memories.keys() - {place.directory for place in places}:
+            del self._memories[directory]
         return choose_replicas(logs), is_current
 
     def _open(
@@ -167,14 +170,14 @@ class LogWatch:
         topic_id, listing = self._memo.get(
             storage, directory, "files", lambda: _read_directory(storage, directory)
         )
-        tail = self._tails.setdefault(directory, _Tail())
-        if storage != LOCAL or tail.topic_id != topic_id:
-            tail = self._tails[directory] = _Tail(topic_id)
+        memory = self._memories.setdefault(directory, _WalkMemory())
+        if storage != LOCAL or memory.topic_id != topic_id:
+            memory = self._memories[directory] = _WalkMemory(topic_id)
         log = open_found(WatchedPartitionLog, place, states, listing)
         log.skip_corrupt = self._skip_corrupt
         log.check_crcs = self._check_crcs
         log.topic_id = topic_id
-        log.tail = tail
+        log.memory = memory
         return log
 
 
@@ -188,12 +191,12 @@ class WatchedPartitionLog(PartitionLog):
     """
 
     topic_id: str | None
-    tail: _Tail
+    memory: _WalkMemory
 
     @property
     def is_unknown(self) -> bool:
         """Whether no look has walked it yet."""
-        return self.tail.signature is None
+        return self.memory.signature is None
 
     def estimate_bytes(self, start_offset: int, end_offset: int) -> Int64s:
         """Estimate the `.log` bytes of offsets in [start, end), for each of their segments.
@@ -204,15 +207,15 @@ class WatchedPartitionLog(PartitionLog):
         if not segments:
             return np.empty(0, np.int64)
         first = segments.base_offsets
-        behind = np.minimum(segments.end_offset_bounds, max(self.log_end_offset, end_offset))
-        wanted = np.minimum(behind, end_offset) - np.maximum(first, start_offset)
-        shares = np.maximum(wanted, 0) / np.maximum(behind - first, 1)
+        after = np.minimum(segments.end_offset_bounds, max(self.log_end_offset, end_offset))
+        wanted = np.minimum(after, end_offset) - np.maximum(first, start_offset)
+        shares = np.maximum(wanted, 0) / np.maximum(after - first, 1)
         return np.asarray(np.ceil(self._sizes_bytes(segments) * shares), np.int64)
 
     def offset_after_bytes(self, start_offset: int, size_bytes: int, end_offset: int) -> int:
         """Find how far whole batches of this size reach from an offset; one batch at least.
 
-        Nothing is walked behind the batch that reaches `end_offset`: it may be half written.
+        Nothing is walked after the batch that reaches `end_offset`: it may be half written.
 
         Returns
         -------
@@ -241,13 +244,8 @@ class WatchedPartitionLog(PartitionLog):
 
     def first_offset_at(self, timestamp_ms: int, start_offset: int) -> int | None:
         """Find the first offset whose record timestamp is at or above a time, from an offset on."""
-        buffer = ReadBuffer()
-        segments = self.segments_between(start_offset, self.log_end_offset)
-        for segment in segments.reaching_timestamp(timestamp_ms):
-            found = self.first_at_or_after(segment, timestamp_ms, buffer)
-            if found is not None:
-                return found[0]
-        return None
+        found = find_timestamp(self, timestamp_ms, start_offset)
+        return None if found is None else found[0]
 
     def find_next_offset(self) -> int:
         """Find the end, from where the last look has found it."""
@@ -255,76 +253,72 @@ class WatchedPartitionLog(PartitionLog):
             return super().find_next_offset()
         if len(self.base_offsets) == 0:
             return 0
-        segment, tail = self.segments[-1], self.tail
+        segment, memory = self.segments[-1], self.memory
         for attempt in range(TAIL_ATTEMPTS):
             signature = FileSignature.of(segment.log_path)
             if self._has_not_changed(segment, signature):
                 break
             try:
-                self._walk_tail(segment, signature)
+                self._walk_to_end(segment, signature)
                 break
             except CorruptRecordError:
                 # Bytes that are being written can look wrong for a moment, and a file that was cut
                 # and has grown since does not start a batch where it ended before.
-                tail.start_segment(segment.base_offset)
+                memory.start_segment(segment.base_offset)
                 if attempt == TAIL_ATTEMPTS - 1 or signature.is_settled():
                     raise
                 time.sleep(TAIL_PAUSE_SECONDS)
         bound = segment.end_offset_bound
-        return tail.next_offset if bound is None else min(tail.next_offset, bound)
+        return memory.next_offset if bound is None else min(memory.next_offset, bound)
 
     def _has_not_changed(self, segment: Segment, signature: FileSignature) -> bool:
-        tail = self.tail
-        known = tail.signature
+        memory = self.memory
+        known = memory.signature
         if (
-            tail.base_offset != segment.base_offset
+            memory.base_offset != segment.base_offset
             or known is None
             or not known.is_same_file(signature)
-            or signature.size_bytes < tail.position
+            or signature.size_bytes < memory.position
         ):
-            if segment.base_offset <= tail.base_offset:
+            if segment.base_offset <= memory.base_offset:
                 # The log was cut, or is another one.
-                tail.transactions = None
-            tail.start_segment(segment.base_offset)
+                memory.transactions = None
+            memory.start_segment(segment.base_offset)
             return False
-        return tail.is_settled and known == signature
+        return memory.is_settled and known == signature
 
-    def _walk_tail(self, segment: Segment, signature: FileSignature) -> None:
-        tail = self.tail
+    def _walk_to_end(self, segment: Segment, signature: FileSignature) -> None:
+        memory = self.memory
         is_settled = signature.is_settled()
-        buffer = ReadBuffer()
+        options = WalkOptions(
+            skip_corrupt=self.skip_corrupt, compares_last=True, is_growing=not is_settled
+        )
         with segment.open_log() as file:
-            end = tail.position or segment.position_for(MAX_OFFSET, file), tail.next_offset
-            before, last = end, None
-            walk = HeaderWalk(segment, file, end[0], buffer, self.skip_corrupt, None)
-            walk.next_offset = max(walk.next_offset, end[1])
-            for table in _live_tables(walk, file, is_settled):
-                before = _position_of_last(table, end[0]), walk.offset_before_last(table)
+            end = memory.position or segment.position_for(MAX_OFFSET, file), memory.next_offset
+            walk = HeaderWalk(segment, file, options, position=end[0], next_offset=end[1])
+            for table in walk:
                 end = table.end_position, walk.next_offset
-                last = table.select(np.array([len(table) - 1]))
-            if last is not None and walk.is_torn_end(last):
-                end = before
-        tail.signature, tail.is_settled = signature, is_settled
-        tail.position, tail.next_offset = end
+        memory.signature, memory.is_settled = signature, is_settled
+        memory.position, memory.next_offset = end
 
     def find_last_stable_offset(self) -> int:
         """Find the last stable offset, from what was open where the last look has found the end."""
-        tail, end_offset = self.tail, self.log_end_offset
-        tracker, start_offset = tail.transactions, tail.transactions_end
+        memory, end_offset = self.memory, self.log_end_offset
+        tracker, start_offset = memory.transactions, memory.transactions_end
         if tracker is None or not self.log_start_offset <= start_offset <= end_offset:
             tracker, start_offset = (
                 transaction_tracker(self, uncommitted_only=True),
                 self.settled_offset,
             )
         # One that has not come to the end, for an error, cannot go on.
-        tail.transactions = None
+        memory.transactions = None
         first = find_open_transactions(self, tracker, start_offset, end_offset)
-        tail.transactions, tail.transactions_end = tracker, end_offset
+        memory.transactions, memory.transactions_end = tracker, end_offset
         return self.stable_offset_of(first)
 
     def _sizes_bytes(self, segments: SegmentList) -> Int64s:
         """Measure segments, those that are closed once; 0 for one that has gone since the look."""
-        known = self.tail.sizes_bytes
+        known = self.memory.sizes_bytes
         if len(known) > 2 * len(self.base_offsets):
             known.clear()
         base_offsets = segments.base_offsets.tolist()
@@ -343,30 +337,6 @@ def _read_directory(storage: Storage, directory: str) -> tuple[str | None, Parti
     metadata = checkpoints.read_partition_metadata(storage, directory)
     listing = list_partition(storage, directory)
     return None if metadata is None else metadata.topic_id, listing
-
-
-def _live_tables(walk: HeaderWalk, file: LogFile, is_settled: bool) -> Iterator[HeaderTable]:
-    """Walk to the end of a file that may be written at this moment: half a batch is its end."""
-    if not is_settled and _is_half_written(file, walk.position):
-        return
-    for table in walk:
-        yield table
-        if not is_settled and _is_half_written(file, table.end_position):
-            return
-
-
-def _is_half_written(file: LogFile, position: int) -> bool:
-    """Tell whether the file ends within the batch at a position."""
-    rest = file.size() - position
-    start = np.frombuffer(file.read_at(position, PROBE_BYTES), np.uint8)
-    probed = scan_headers(start, 0, len(start), file_position=position)
-    is_cut_off = probed.needed_bytes > rest or probed.needed_bytes == 0
-    return len(probed) == 0 and probed.stop is StopReason.INCOMPLETE and is_cut_off
-
-
-def _position_of_last(table: HeaderTable, start_position: int) -> int:
-    """Give where the walk may go on in front of the last batch of a table."""
-    return start_position if len(table) == 1 else int(table.position[-1])
 
 
 def _headers_until(
@@ -398,7 +368,7 @@ def _offset_at(
     end_position: int,
     reached: int,
 ) -> int:
-    """Find the next offset behind the batches that end at or before a position.
+    """Find the next offset after the batches that end at or before a position.
 
     Where not even one does, and nothing was reached before, the first batch counts all the same.
     """

@@ -2,7 +2,7 @@
 
 As in a broker's recovery: an entry of a `.txnindex` says where its transaction began, which may be
 segments before the marker. What was open where the log begins is told by the snapshot there alone.
-Behind bytes that are no good batches nothing is known until the next snapshot, since a marker may
+After bytes that are no good batches nothing is known until the next snapshot, since a marker may
 have been among them. Everywhere else the batches tell, and no snapshot is asked.
 """
 
@@ -17,8 +17,8 @@ from spark_segmentlog.log.formats.producer_snapshot import ProducerState
 from spark_segmentlog.log.formats.transaction_index import AbortedTransaction
 from spark_segmentlog.log.names import MAX_OFFSET
 from spark_segmentlog.log.partition.partition_log import PartitionLog
+from spark_segmentlog.log.segment.pieces import Piece, ReadBuffer
 from spark_segmentlog.log.segment.segment import Segment
-from spark_segmentlog.log.segment.walk import HeaderWalk, Piece, ReadBuffer
 from spark_segmentlog.log.transactions.producer_tracker import ProducerTracker
 
 _log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class ProducerReplay:
 
     @property
     def states(self) -> list[ProducerState] | None:
-        """The producers behind the last segment; None where they are not known."""
+        """The producers after the last segment; None where they are not known."""
         return None if self._known is None else self._known.states
 
     def follow(self, segment: Segment, end_position: int) -> list[AbortedTransaction] | None:
@@ -106,7 +106,7 @@ class ProducerReplay:
     ) -> list[AbortedTransaction]:
         found = []
         for piece in self._pieces(segment, self._ends[segment.base_offset]):
-            ended = tracker.take(piece, segment.log_path, from_offset=start_offset)
+            ended = tracker.apply(piece, segment.log_path, from_offset=start_offset)
             found += [it.as_aborted() for it in ended if it.is_aborted]
         return found
 
@@ -114,8 +114,7 @@ class ProducerReplay:
         """Give the pieces of a segment, cut where its good batches end."""
         if end_position == 0:
             return
-        with segment.open_log() as file:
-            walk = HeaderWalk(segment, file, 0, self._buffer, False, None)
+        with segment.walk(buffer=self._buffer) as walk:
             for piece in walk.pieces():
                 is_good = piece.table.position < end_position
                 if is_good.any():

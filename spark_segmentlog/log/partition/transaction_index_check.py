@@ -22,8 +22,9 @@ from spark_segmentlog.log.formats.transaction_index import (
     parse_transaction_index,
 )
 from spark_segmentlog.log.partition.partition_log import PartitionLog
+from spark_segmentlog.log.segment.pieces import Piece
 from spark_segmentlog.log.segment.segment import Segment
-from spark_segmentlog.log.segment.walk import HeaderWalk, Piece, ReadBuffer
+from spark_segmentlog.log.segment.walk_options import QUIET
 from spark_segmentlog.log.transactions.producer_tracker import ABORT, read_markers
 
 
@@ -36,9 +37,9 @@ class KnownAborts:
     aborted : sequence of AbortedTransaction or None
         By their markers, up to the first bad bytes; None where nothing tells what was open before.
     next_offset : int
-        Behind its good batches.
+        After its good batches.
     is_damaged : bool
-        Whether other markers stand, or stood, among or behind bad or lost bytes.
+        Whether other markers stand, or stood, among or after bad or lost bytes.
     """
 
     aborted: Sequence[AbortedTransaction] | None
@@ -106,8 +107,8 @@ class _Check:
         if self.known.aborted is None or self.known.is_damaged:
             return True
         # What a broker has appended since the batches were looked at is not known.
-        is_behind = entry.last_offset >= self.known.next_offset
-        return is_behind and self.segment.end_offset_bound is None and self._has_grown()
+        is_after = entry.last_offset >= self.known.next_offset
+        return is_after and self.segment.end_offset_bound is None and self._has_grown()
 
     def _has_grown(self) -> bool:
         return self.segment.next_offset(skip_corrupt=True) > self.known.next_offset
@@ -145,10 +146,7 @@ class _Check:
 def batch_at(log: PartitionLog, offset: int) -> tuple[Piece, int] | None:
     """Find the batch that covers an offset: its row in a piece."""
     for segment in log.segments_between(offset, offset + 1):
-        with segment.open_log() as file:
-            position = segment.position_for(offset, file)
-            walk = HeaderWalk(segment, file, position, ReadBuffer(), True, None)
-            walk.is_reported = lambda start_offset, end_offset: False
+        with segment.walk(QUIET, start_offset=offset) as walk:
             for piece in walk.pieces():
                 rows = np.flatnonzero(piece.table.last_offset >= offset)
                 if len(rows):

@@ -74,7 +74,7 @@ class BatchExtents:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentTail:
+class SegmentEnd:
     """What must be known of a segment to append to it.
 
     Attributes
@@ -107,7 +107,7 @@ class SegmentTail:
     last_time_entry: int = NO_TIMESTAMP
 
     @classmethod
-    def empty(cls, base_offset: int, *, created_ms: int) -> SegmentTail:
+    def empty(cls, base_offset: int, *, created_ms: int) -> SegmentEnd:
         """Describe a segment without a batch."""
         return cls(
             base_offset=base_offset,
@@ -119,15 +119,15 @@ class SegmentTail:
 
 @dataclass(frozen=True, slots=True)
 class AppendedEntries:
-    """Entries that an append adds to the indexes, and the segment behind it."""
+    """Entries that an append adds to the indexes, and the segment after it."""
 
     offset_entries: npt.NDArray[np.void]
     time_entries: npt.NDArray[np.void]
-    tail: SegmentTail
+    tail: SegmentEnd
 
 
 def must_roll(
-    tail: SegmentTail,
+    tail: SegmentEnd,
     config: SegmentConfig,
     *,
     size_bytes: int,
@@ -140,7 +140,7 @@ def must_roll(
 
     Parameters
     ----------
-    tail : SegmentTail
+    tail : SegmentEnd
     config : SegmentConfig
     size_bytes, last_offset, largest_timestamp : int
         Of what is about to be appended.
@@ -161,16 +161,16 @@ def must_roll(
     )
 
 
-def _waited_ms(tail: SegmentTail, largest_timestamp: int, now_ms: int) -> int:
+def _waited_ms(tail: SegmentEnd, largest_timestamp: int, now_ms: int) -> int:
     if tail.rolling_timestamp >= 0:
         return largest_timestamp - tail.rolling_timestamp
     return now_ms - tail.created_ms
 
 
 def append_batches(
-    tail: SegmentTail, batches: BatchExtents, *, index_interval_bytes: int
+    tail: SegmentEnd, batches: BatchExtents, *, index_interval_bytes: int
 ) -> AppendedEntries:
-    """Work out what batches add to a segment's indexes, and its end behind them."""
+    """Work out what batches add to a segment's indexes, and its end after them."""
     if len(batches) == 0:
         return AppendedEntries(_offset_entries(0), _time_entries(0), tail)
     ends = tail.size_bytes + np.cumsum(batches.sizes_bytes)
@@ -208,7 +208,7 @@ def append_batches(
     )
 
 
-def final_time_entry(tail: SegmentTail) -> npt.NDArray[np.void]:
+def final_time_entry(tail: SegmentEnd) -> npt.NDArray[np.void]:
     """Give the entry that closes the time index: the largest timestamp, if it is not in it yet."""
     if tail.largest_timestamp <= tail.last_time_entry:
         return _time_entries(0)
@@ -223,15 +223,15 @@ def _indexed_batches(
 ) -> npt.NDArray[np.int64]:
     starts = positions.tolist()
     indexed: list[int] = []
-    slot = 0
-    while (slot := bisect_right(starts, last_position + index_interval_bytes, slot)) < len(starts):
-        indexed.append(slot)
-        last_position = starts[slot]
+    row = 0
+    while (row := bisect_right(starts, last_position + index_interval_bytes, row)) < len(starts):
+        indexed.append(row)
+        last_position = starts[row]
     return np.array(indexed, np.int64)
 
 
 def _running_maxima(
-    tail: SegmentTail, batches: BatchExtents
+    tail: SegmentEnd, batches: BatchExtents
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     with_tail = np.concatenate([[tail.largest_timestamp], batches.max_timestamps])
     maxima = np.maximum.accumulate(with_tail)

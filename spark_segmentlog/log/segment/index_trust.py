@@ -11,7 +11,7 @@ content of an index file changes what is read:
   default limit of a batch.
 - a time entry is believed where the batch that holds the offset has the timestamp as its largest
   one. That all batches before it lie below is what an index is for: one that lies there is found by
-  verification, not by reads. What lies behind the last entry is not known from an index, which may
+  verification, not by reads. What lies after the last entry is not known from an index, which may
   have been cut: headers are walked.
 - that a closed segment has lost offsets is believed where its index, right as far as it can be
   compared, names offsets between the last batch and the next segment. Nobody can tell an index that
@@ -31,7 +31,9 @@ from spark_segmentlog.log.formats.offset_index import MAX_RELATIVE_OFFSET, Offse
 from spark_segmentlog.log.formats.time_index import TimeEntry
 from spark_segmentlog.log.io.reading import LogFile
 from spark_segmentlog.log.segment.entry_check import EntrySpan, has_good_checksum, read_entry_span
-from spark_segmentlog.log.segment.walk import HeaderWalk, ReadBuffer
+from spark_segmentlog.log.segment.pieces import ReadBuffer
+from spark_segmentlog.log.segment.walk import HeaderWalk
+from spark_segmentlog.log.segment.walk_options import TOLERANT
 from spark_segmentlog.record.layout import HEADER_SIZE_UP_TO_MAGIC
 from spark_segmentlog.record.read.header_table import find_covering_entries
 
@@ -63,8 +65,8 @@ def is_largest_timestamp(segment: Segment, file: LogFile, entry: TimeEntry) -> b
     if not segment.base_offset <= entry.offset < segment.offset_limit:
         return False
     buffer = ReadBuffer(LOOKUP_READ_BYTES)
-    walk = HeaderWalk(segment, file, segment.position_for(entry.offset, file), buffer, True, None)
-    for table in walk:
+    position = segment.position_for(entry.offset, file)
+    for table in HeaderWalk(segment, file, TOLERANT, position=position, buffer=buffer):
         rows = np.flatnonzero(table.last_offset >= entry.offset)
         if len(rows):
             row = rows[0]
@@ -81,7 +83,7 @@ def offset_beyond_end(
     Parameters
     ----------
     end_position, next_offset : int
-        Where the segment's batches end, and the offset behind the last one.
+        Where the segment's batches end, and the offset after the last one.
 
     Returns
     -------
@@ -116,7 +118,7 @@ def _read_good(segment: Segment, file: LogFile, entry: OffsetEntry) -> EntrySpan
 
 
 def _is_covered(segment: Segment, file: LogFile, position: int) -> bool:
-    """Tell whether a good batch starts before a position and ends behind it, as far as is known."""
+    """Tell whether a good batch starts before a position and ends after it, as far as is known."""
     window = min(position, COVERING_WINDOW_BYTES)
     data = np.empty(window + HEADER_SIZE_UP_TO_MAGIC, np.uint8)
     count = file.pread_into(data, position - window, len(data))

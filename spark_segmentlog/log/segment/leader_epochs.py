@@ -1,7 +1,7 @@
 """Leader epochs of a log that is about to be written, as a broker has them once it has loaded it.
 
 ``leader-epoch-checkpoint`` may be lost, or be of another time than the log: brought back from a
-backup, or the last one that the power left. A broker drops entries that start behind the log's end,
+backup, or the last one that the power left. A broker drops entries that start after the log's end,
 and its recovery adds one for each batch of a higher epoch than all before. So does a writer: a
 batch of a lower epoch than those before it is one that a follower would cut.
 

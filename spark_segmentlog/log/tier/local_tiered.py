@@ -22,8 +22,9 @@ from spark_segmentlog.log.names import (
     find_topic_partition,
 )
 from spark_segmentlog.log.segment.index_trust import LOOKUP_READ_BYTES, offset_beyond_end
+from spark_segmentlog.log.segment.pieces import ReadBuffer
 from spark_segmentlog.log.segment.segment import RemoteCopy, Segment
-from spark_segmentlog.log.segment.walk import HeaderWalk, ReadBuffer
+from spark_segmentlog.log.segment.walk import HeaderWalk
 from spark_segmentlog.log.tier.objects import MAX_INDEX_BYTES, SegmentFiles, read_whole
 from spark_segmentlog.log.tier.remote_segment import (
     UUID_PATTERN,
@@ -190,7 +191,7 @@ def _find_end(segment: Segment) -> tuple[int, int]:
     """Find the offset and the byte behind a segment's last batch."""
     with segment.open_log() as file:
         position, size = segment.position_for(MAX_OFFSET, file), file.size()
-        walk = HeaderWalk(segment, file, position, ReadBuffer(LOOKUP_READ_BYTES), False, None)
+        walk = HeaderWalk(segment, file, position=position, buffer=ReadBuffer(LOOKUP_READ_BYTES))
         for _ in walk:
             pass
         if walk.position != size:

@@ -21,7 +21,8 @@ from spark_segmentlog.log.names import (
     TopicPartition,
     find_topic_partition,
 )
-from spark_segmentlog.log.segment.segment import ScanOptions, Segment, SegmentScanner
+from spark_segmentlog.log.segment.scanner import ScanOptions, SegmentScanner
+from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.tier.metadata_records import (
     MetadataRecord,
     PartitionDelete,

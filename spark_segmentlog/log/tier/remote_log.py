@@ -25,7 +25,7 @@ from spark_segmentlog.log.io.reading import LogFile, Storage
 from spark_segmentlog.log.names import MAX_OFFSET
 from spark_segmentlog.log.segment import index_trust
 from spark_segmentlog.log.segment.segment import Segment
-from spark_segmentlog.log.segment.walk import HeaderWalk, ReadBuffer
+from spark_segmentlog.log.segment.walk import HeaderWalk
 from spark_segmentlog.log.tier.lineage import choose_pieces
 from spark_segmentlog.log.tier.metadata_records import SegmentState
 from spark_segmentlog.log.tier.metadata_topic import MetadataTopic, PartitionRecords
@@ -326,7 +326,7 @@ class RemoteLog:
         entry = index.lookup(piece.start_offset, below_position=file.size())
         is_believed = entry is not None and index_trust.is_position(segment, file, entry)
         position = entry.position if entry is not None and is_believed else 0
-        for table in HeaderWalk(segment, file, position, ReadBuffer(), False, None):
+        for table in HeaderWalk(segment, file, position=position):
             rows = np.flatnonzero(table.last_offset >= piece.start_offset)
             if len(rows):
                 return int(table.position[rows[0]])

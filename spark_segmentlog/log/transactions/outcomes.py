@@ -13,7 +13,7 @@ markers, since a broker believes them.
 
 Headers that decide are checked: the checksums of markers are compared, and of all that one flipped
 bit may have made of a marker. Data with a flipped bit decides nothing about other data; a read
-compares the checksums of all that it reads. Where an open transaction hides the rows behind its
+compares the checksums of all that it reads. Where an open transaction hides the rows after its
 begin, the checksums from there to the log's end are compared: what hides them may be a flipped bit
 in a header.
 """
@@ -29,20 +29,17 @@ import numpy as np
 
 from spark_segmentlog.errors import CorruptRecordError, CrcMismatchError
 from spark_segmentlog.log.names import MAX_OFFSET
-from spark_segmentlog.log.segment.walk import (
-    FIRST_READ_BYTES,
-    WRONG_CHECKSUM,
-    HeaderWalk,
-    Piece,
-    ReadBuffer,
-)
+from spark_segmentlog.log.segment.batch_order import WRONG_CHECKSUM
+from spark_segmentlog.log.segment.pieces import FIRST_READ_BYTES, Piece, ReadBuffer
+from spark_segmentlog.log.segment.walk import HeaderWalk
+from spark_segmentlog.log.segment.walk_options import WalkOptions, never
 from spark_segmentlog.log.transactions.producer_tracker import ProducerTracker, Transaction
 from spark_segmentlog.record.kernels import producers as kernels
 from spark_segmentlog.record.read.header_table import HeaderTable, check_crcs
 from spark_segmentlog.record.types import Bools, Int64s
 
 if TYPE_CHECKING:
-    from spark_segmentlog.log.partition.partition_log import PartitionLog
+    from spark_segmentlog.log.partition.listed_log import ListedLog
     from spark_segmentlog.log.segment.segment import Segment
 
 # A look ahead for the markers of short transactions reads little first.
@@ -52,7 +49,7 @@ LOOK_AHEAD_BYTES: Final = 256 * 1024
 _log = logging.getLogger(__name__)
 
 
-def transaction_tracker(log: PartitionLog, *, uncommitted_only: bool = False) -> ProducerTracker:
+def transaction_tracker(log: ListedLog, *, uncommitted_only: bool = False) -> ProducerTracker:
     """Make a tracker of transactions that is as strict as the log's readers are."""
     return ProducerTracker(
         check_crcs=log.check_crcs,
@@ -63,7 +60,7 @@ def transaction_tracker(log: PartitionLog, *, uncommitted_only: bool = False) ->
 
 
 def follow_transactions(
-    log: PartitionLog, tracker: ProducerTracker, start_offset: int, end_offset: int
+    log: ListedLog, tracker: ProducerTracker, start_offset: int, end_offset: int
 ) -> Iterator[Int64s]:
     """Follow the batches that begin in [start, end); yields transactions as they end, in rows.
 
@@ -82,7 +79,7 @@ def follow_transactions(
 
 
 def find_open_transactions(
-    log: PartitionLog, tracker: ProducerTracker, start_offset: int, end_offset: int
+    log: ListedLog, tracker: ProducerTracker, start_offset: int, end_offset: int
 ) -> int | None:
     """Find where the oldest transaction begins that is open at an offset.
 
@@ -110,7 +107,7 @@ def find_open_transactions(
     return first
 
 
-def walk_transactions(log: PartitionLog, end_offset: int) -> Iterator[Transaction]:
+def walk_transactions(log: ListedLog, end_offset: int) -> Iterator[Transaction]:
     """Yield the transactions that begin below an offset, by their ends, open ones last.
 
     Markers without data in this log (compaction took it, or the producer wrote none) are no
@@ -140,7 +137,7 @@ class WholeRead:
     Attributes
     ----------
     start_offset : int
-        Where it starts; no batch behind it is passed over.
+        Where it starts; no batch after it is passed over.
     log_end_offset : int
         Where the log ended when it began.
     """
@@ -171,12 +168,12 @@ class TransactionOutcomes:
         Where a transaction begins that is open at the end of the log of a whole read; the largest
         number while none is known.
     lost : list of (int, int)
-        Offsets [start, end) behind it that are gone.
+        Offsets [start, end) after it that are gone.
     """
 
     def __init__(
         self,
-        find_log: Callable[[], PartitionLog],
+        find_log: Callable[[], ListedLog],
         *,
         check_crcs: bool,
         skip_corrupt: bool,
@@ -323,7 +320,7 @@ class TransactionOutcomes:
             self.stable_offset = first
             log = self._find_log()
             _check(log, first, self._whole_read.log_end_offset)
-            self.lost = [(it.start_offset, it.end_offset) for it in log.lost_behind(first)]
+            self.lost = [(it.start_offset, it.end_offset) for it in log.lost_after(first)]
 
 
 def _mark(
@@ -343,14 +340,14 @@ def _mark(
 
 
 def _below(piece: Piece, end_offset: int) -> Piece:
-    """Leave out the batches that begin at an offset or behind it."""
+    """Leave out the batches that begin at an offset or after it."""
     if int(piece.table.base_offset[-1]) < end_offset:
         return piece
     return replace(piece, table=piece.table.select(piece.table.base_offset < end_offset))
 
 
 def _end_of(table: HeaderTable) -> int:
-    """Give the position behind the last batch of a table."""
+    """Give the position after the last batch of a table."""
     return int(table.position[-1] + table.size_bytes[-1])
 
 
@@ -366,19 +363,17 @@ class _Walk:
     first_read_bytes: int = FIRST_READ_BYTES
 
     def pieces(self, start_position: int) -> Iterator[tuple[Piece, int]]:
-        """Yield pieces, and the position where the walk goes on behind each."""
+        """Yield pieces, and the position where the walk goes on after each."""
         with self.segment.open_log() as file:
-            walk = HeaderWalk(
-                self.segment,
-                file,
-                start_position,
-                self.buffer,
-                self.skip_corrupt,
-                None,
+            options = WalkOptions(
+                skip_corrupt=self.skip_corrupt,
                 check_crcs=self.check_crcs,
+                is_reported=never,
                 first_read_bytes=self.first_read_bytes,
             )
-            walk.is_reported = lambda start_offset, end_offset: False
+            walk = HeaderWalk(
+                self.segment, file, options, position=start_position, buffer=self.buffer
+            )
             for piece in walk.pieces():
                 bound = self.segment.end_offset_bound
                 wanted = _below(
@@ -412,7 +407,7 @@ class _Walk:
         )
 
 
-def _check(log: PartitionLog, start_offset: int, end_offset: int) -> None:
+def _check(log: ListedLog, start_offset: int, end_offset: int) -> None:
     """Compare the checksums of all batches in [start, end): a bad one is an error, or told."""
     if not log.check_crcs:
         return

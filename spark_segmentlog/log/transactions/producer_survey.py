@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from spark_segmentlog.errors import CorruptRecordError, InvalidBatchError
 from spark_segmentlog.log.formats.transaction_index import AbortedTransaction
+from spark_segmentlog.log.segment.pieces import ReadBuffer
 from spark_segmentlog.log.segment.segment import Segment
-from spark_segmentlog.log.segment.walk import HeaderWalk, Piece, ReadBuffer
-from spark_segmentlog.log.transactions.producer_tracker import ProducerTracker, Transaction
+from spark_segmentlog.log.segment.walk_options import WalkOptions
+from spark_segmentlog.log.transactions.producer_tracker import ProducerTracker
 from spark_segmentlog.record.layout import NO_TIMESTAMP
 from spark_segmentlog.record.read.header_table import HeaderTable
 
@@ -60,7 +60,7 @@ class ProducerSurvey:
 
     @property
     def next_offset(self) -> int:
-        """Offset behind the last whole batch."""
+        """Offset after the last whole batch."""
         return self.producers.next_offset
 
     def follow(self, segment: Segment, buffer: ReadBuffer) -> None:
@@ -72,34 +72,14 @@ class ProducerSurvey:
         """
         self.producers.next_offset = max(self.next_offset, segment.base_offset)
         measures = _Measures()
-        with segment.open_log() as file:
-            walk = HeaderWalk(segment, file, 0, buffer, False, None)
+        with segment.walk(WalkOptions(compares_last=True), buffer=buffer) as walk:
             for piece in walk.pieces():
-                measures.take(piece.table)
-                ended = self._take(piece, walk)
+                measures.add(piece.table)
+                ended = self.producers.apply(piece, segment.log_path)
                 self.aborted += [it.as_aborted() for it in ended if it.is_aborted]
             if segment.end_offset_bound is not None:
-                check_whole(segment, walk, file.size())
+                walk.check_whole()
         self.segments.append(measures.of(segment.base_offset))
-
-    def _take(self, piece: Piece, walk: HeaderWalk) -> list[Transaction]:
-        source = walk.segment.log_path
-        last = len(piece.table) - 1
-        try:
-            return self.producers.take(piece, source)
-        except CorruptRecordError as error:
-            if error.position != int(piece.table.position[last]):
-                raise
-            # The check reads into the same memory.
-            bytes_of_all = piece.buffer.copy()
-            if not walk.is_torn_end(piece.table.select(np.array([last]))):
-                raise
-        whole = piece.table.select(np.arange(last))
-        if len(whole) == 0:
-            return []
-        return self.producers.take(
-            Piece(whole, bytes_of_all, piece.file_position, piece.floor), source
-        )
 
 
 def survey_producers(segments: Sequence[Segment]) -> ProducerSurvey:
@@ -122,30 +102,13 @@ def survey_producers(segments: Sequence[Segment]) -> ProducerSurvey:
     return survey
 
 
-def check_whole(segment: Segment, walk: HeaderWalk, size_bytes: int) -> None:
-    """Refuse a closed segment that has padding; the walk refuses one that reaches into the next.
-
-    Raises
-    ------
-    InvalidBatchError
-        With the place where its whole batches end.
-    """
-    if walk.position != size_bytes:
-        raise InvalidBatchError(
-            f"closed segment of {size_bytes} bytes has whole batches up to {walk.position} only; "
-            "run segmentlog verify before its log is cleaned",
-            source=segment.log_path,
-            position=walk.position,
-        )
-
-
 @dataclass(slots=True)
 class _Measures:
     largest_timestamp: int = NO_TIMESTAMP
     records_count: int = 0
     earliest_horizon_ms: int = NO_TIMESTAMP
 
-    def take(self, table: HeaderTable) -> None:
+    def add(self, table: HeaderTable) -> None:
         self.largest_timestamp = max(self.largest_timestamp, int(table.max_timestamp.max()))
         # A wrapper does not say how many messages it holds: seldom more than it has bytes.
         counts = np.where(table.records_count < 0, table.size_bytes, table.records_count)

@@ -28,7 +28,8 @@ import numpy as np
 from spark_segmentlog.errors import CorruptRecordError, CrcMismatchError, InvalidRecordError
 from spark_segmentlog.log.formats.producer_snapshot import NO_TRANSACTION, ProducerState
 from spark_segmentlog.log.formats.transaction_index import AbortedTransaction
-from spark_segmentlog.log.segment.walk import WRONG_CHECKSUM, Piece
+from spark_segmentlog.log.segment.batch_order import WRONG_CHECKSUM
+from spark_segmentlog.log.segment.pieces import Piece
 from spark_segmentlog.record.kernels import producers as kernels
 from spark_segmentlog.record.plain.batch import iterate_records
 from spark_segmentlog.record.plain.control import parse_control_record
@@ -71,7 +72,7 @@ class Transaction:
     marker_offset : int or None
         Of the marker.
     last_stable_offset : int
-        First offset of the oldest transaction that was open when this one ended; behind the marker
+        First offset of the oldest transaction that was open when this one ended; after the marker
         where none was.
     """
 
@@ -168,7 +169,7 @@ class ProducerTracker:
     Attributes
     ----------
     next_offset : int
-        Behind the last batch taken.
+        After the last batch taken.
     """
 
     def __init__(
@@ -240,7 +241,7 @@ class ProducerTracker:
 
     @property
     def last_stable_offset(self) -> int:
-        """First offset of the oldest open transaction; behind the last batch where none is open."""
+        """First offset of the oldest open transaction; after the last batch where none is open."""
         first = self.first_open_offset
         return self.next_offset if first is None else first
 
@@ -262,7 +263,7 @@ class ProducerTracker:
             or now_ms - row[kernels.LAST_TIMESTAMP] < expiration_ms
         }
 
-    def take(self, piece: Piece, source: str, *, from_offset: int = 0) -> list[Transaction]:
+    def apply(self, piece: Piece, source: str, *, from_offset: int = 0) -> list[Transaction]:
         """Follow the next batches of the log.
 
         Parameters
@@ -357,7 +358,7 @@ class ProducerTracker:
         return rows
 
     def _put_producers(self, rows: Int64s) -> None:
-        """Make the table of producers anew, with room for as many again."""
+        """Make the table of producers again, with room for as many again."""
         size = max(_MIN_SLOTS, 4 << len(rows).bit_length())
         self._producers = _empty_slots(size)
         kernels.put_producers(rows, self._producers)

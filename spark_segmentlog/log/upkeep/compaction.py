@@ -3,7 +3,7 @@
 Cleaned are the closed segments below the last stable offset (and, with several replicas, below the
 high watermark), as long as none of them has a record younger than `min.compaction.lag.ms`. What
 ``cleaner-offset-checkpoint`` says to be clean already is not put into the map of latest offsets
-again, but is cleaned by it. A map that is full ends the pass early; the next pass goes on behind
+again, but is cleaned by it. A map that is full ends the pass early; the next pass goes on after
 it.
 
 Neighbouring segments become one, as long as their sizes together allow it. A group is swapped in by
@@ -34,21 +34,17 @@ from spark_segmentlog.log.names import MAX_OFFSET, TopicPartition
 from spark_segmentlog.log.segment.growth import MAX_RELATIVE_OFFSET, SegmentConfig
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.transactions.producer_survey import survey_producers
-from spark_segmentlog.log.upkeep.cleaner import (
-    CleaningCounts,
-    CleaningRules,
-    GroupCleaner,
-    TransactionTracker,
-    build_offset_map,
-)
+from spark_segmentlog.log.upkeep.cleaner import GroupCleaner, build_offset_map
+from spark_segmentlog.log.upkeep.kept_records import CleaningCounts, CleaningRules
+from spark_segmentlog.log.upkeep.kept_transactions import TransactionTracker
 from spark_segmentlog.log.upkeep.partitions import (
     CleanupPolicy,
     MaintenanceConfig,
-    PartitionPlace,
+    OwnedPartition,
     announce_change,
-    find_places,
     finish_earlier_pass,
-    maintained,
+    list_partitions,
+    locked_partitions,
     wait_and_sweep,
     write_offset,
 )
@@ -107,7 +103,7 @@ class CompactionConfig(MaintenanceConfig):
                 "needed"
             )
 
-    def settle(self, place: PartitionPlace) -> CompactionConfig:
+    def settle(self, owned: OwnedPartition) -> CompactionConfig:
         """Give the settings for a partition: these."""
         return self
 
@@ -135,7 +131,7 @@ class TopicCompaction(MaintenanceConfig):
     is_forced: bool = False
     leaves_out: bool = False
 
-    def settle(self, place: PartitionPlace) -> CompactionConfig | None:
+    def settle(self, owned: OwnedPartition) -> CompactionConfig | None:
         """Give the settings for a partition; None where its topic is left out.
 
         Raises
@@ -145,9 +141,9 @@ class TopicCompaction(MaintenanceConfig):
         UnsafeTargetError
             The topic is not to be compacted.
         """
-        if place.settings is None:
-            self._check_given(place)
-        elif not self._may_compact(place):
+        if owned.settings is None:
+            self._check_given(owned)
+        elif not self._may_compact(owned):
             return None
         return CompactionConfig(
             file_delete_delay_ms=self.file_delete_delay_ms,
@@ -155,16 +151,16 @@ class TopicCompaction(MaintenanceConfig):
             allow_replicated=self.allow_replicated,
             lock_timeout_ms=self.lock_timeout_ms,
             delete_retention_ms=_first(
-                self.delete_retention_ms, place.number("delete.retention.ms"), DAY_MS
+                self.delete_retention_ms, owned.number("delete.retention.ms"), DAY_MS
             ),
             min_compaction_lag_ms=_first(
-                self.min_compaction_lag_ms, place.number("min.compaction.lag.ms"), 0
+                self.min_compaction_lag_ms, owned.number("min.compaction.lag.ms"), 0
             ),
             min_cleanable_ratio=self.min_cleanable_ratio,
             segment=self.segment,
         )
 
-    def _check_given(self, place: PartitionPlace) -> None:
+    def _check_given(self, owned: OwnedPartition) -> None:
         given = {
             "delete.retention.ms": self.delete_retention_ms,
             "min.compaction.lag.ms": self.min_compaction_lag_ms,
@@ -172,19 +168,19 @@ class TopicCompaction(MaintenanceConfig):
         missing = [name for name, value in given.items() if value is None]
         if missing:
             raise OptionValueError(
-                f"what compaction may take away from topic {place.topic_partition.topic} is not "
+                f"what compaction may take away from topic {owned.topic_partition.topic} is not "
                 f"known: no metadata of a cluster tells it; give {' and '.join(missing)}"
             )
 
-    def _may_compact(self, place: PartitionPlace) -> bool:
-        policy = place.cleanup_policy
+    def _may_compact(self, owned: OwnedPartition) -> bool:
+        policy = owned.cleanup_policy
         if self.is_forced or CleanupPolicy.COMPACT in (policy or ()):
             return True
         if self.leaves_out:
             return False
         said = "no cleanup.policy" if policy is None else f"cleanup.policy {','.join(policy)}"
         raise UnsafeTargetError(
-            f"topic {place.topic_partition.topic} has {said}: compaction takes away all records "
+            f"topic {owned.topic_partition.topic} has {said}: compaction takes away all records "
             "but the latest of each key, and those without a key; only where it is forced"
         )
 
@@ -267,8 +263,8 @@ def compact(
     CorruptRecordError
         Bad bytes in a closed segment; its partition's records are as before.
     """
-    with maintained(log_directories, topics, config) as places:
-        return compact_places(places, config, now_ms)
+    with locked_partitions(log_directories, topics, config) as owned_partitions:
+        return compact_partitions(owned_partitions, config, now_ms)
 
 
 def plan_compaction(
@@ -284,26 +280,30 @@ def plan_compaction(
     at.
     """
     paths = sorted({os.path.realpath(path) for path in log_directories})
-    places = find_places(paths, topics, allow_replicated=config.allow_replicated)
-    planned = (_CompactionPlan(place, it, now_ms).run() for place, it in _settled(places, config))
+    owned_partitions = list_partitions(paths, topics, allow_replicated=config.allow_replicated)
+    planned = (
+        _CompactionPlan(owned, it, now_ms).run() for owned, it in _settled(owned_partitions, config)
+    )
     return CompactionReport(partitions=tuple(planned))
 
 
-def compact_places(
-    places: Sequence[PartitionPlace], config: CompactionConfig | TopicCompaction, now_ms: int
+def compact_partitions(
+    owned_partitions: Sequence[OwnedPartition],
+    config: CompactionConfig | TopicCompaction,
+    now_ms: int,
 ) -> CompactionReport:
     """Compact partitions whose directories' locks are held."""
-    settled = _settled(places, config)
-    done = tuple(_PartitionCompactor(place, it, now_ms).run() for place, it in settled)
-    wait_and_sweep([place for place, _ in settled], config)
+    settled = _settled(owned_partitions, config)
+    done = tuple(_PartitionCompactor(owned, it, now_ms).run() for owned, it in settled)
+    wait_and_sweep([owned for owned, _ in settled], config)
     return CompactionReport(partitions=done)
 
 
 def _settled(
-    places: Sequence[PartitionPlace], config: CompactionConfig | TopicCompaction
-) -> list[tuple[PartitionPlace, CompactionConfig]]:
-    settled = ((place, config.settle(place)) for place in places)
-    return [(place, it) for place, it in settled if it is not None]
+    owned_partitions: Sequence[OwnedPartition], config: CompactionConfig | TopicCompaction
+) -> list[tuple[OwnedPartition, CompactionConfig]]:
+    settled = ((owned, config.settle(owned)) for owned in owned_partitions)
+    return [(owned, it) for owned, it in settled if it is not None]
 
 
 def group_segments(
@@ -316,7 +316,7 @@ def group_segments(
     segments : sequence of SegmentFile
         Ascending.
     end_offset : int
-        Behind the last one.
+        After the last one.
     config : SegmentConfig
         Sums of log and index sizes stay within it; the indexes are counted as large as they can
         get.
@@ -349,8 +349,8 @@ def group_segments(
 class _PartitionCompactor:
     """Compacts one partition; the lock of its directory is held."""
 
-    def __init__(self, place: PartitionPlace, config: CompactionConfig, now_ms: int) -> None:
-        self._place = place
+    def __init__(self, owned: OwnedPartition, config: CompactionConfig, now_ms: int) -> None:
+        self._owned = owned
         self._config = config
         self._now_ms = now_ms
         self._counts = CleaningCounts()
@@ -358,18 +358,18 @@ class _PartitionCompactor:
 
     def run(self) -> PartitionCompaction:
         self._begin()
-        self._state = LogDirectoryState.read(self._place.log_directory)
+        self._state = LogDirectoryState.read(self._owned.log_directory)
         before = self._segments()
         first_dirty = cleaned_up_to = before[0].base_offset if before else 0
         if len(before) > 1 and self._may_be_dirty_enough(before):
-            self._survey = survey_producers(self._place.segments(self._state, before))
+            self._survey = survey_producers(self._owned.segments(self._state, before))
             first_dirty = self._first_dirty_offset(before)
             cleaned_up_to = self._clean(before, first_dirty)
         segments_after, bytes_after = self._sizes_after(before)
         sweep = self._sweep()
         return PartitionCompaction(
-            topic_partition=self._place.topic_partition,
-            directory=self._place.directory,
+            topic_partition=self._owned.topic_partition,
+            directory=self._owned.directory,
             config=self._config,
             first_dirty_offset=first_dirty,
             cleaned_up_to=cleaned_up_to,
@@ -388,11 +388,11 @@ class _PartitionCompactor:
     # What a plan does otherwise.
 
     def _begin(self) -> None:
-        finish_earlier_pass(self._place)
-        delete_below_log_start(self._place, self._now_ms)
+        finish_earlier_pass(self._owned)
+        delete_below_log_start(self._owned, self._now_ms)
 
     def _segments(self) -> list[SegmentFile]:
-        return list_segment_files(self._place.directory)
+        return list_segment_files(self._owned.directory)
 
     def _sizes_after(self, before: Sequence[SegmentFile]) -> tuple[int, int]:
         after = self._segments()
@@ -400,7 +400,7 @@ class _PartitionCompactor:
 
     def _sweep(self) -> Sweep:
         return sweep_deleted(
-            self._place.directory,
+            self._owned.directory,
             now_ms=self._now_ms,
             delay_ms=self._config.file_delete_delay_ms,
         )
@@ -409,8 +409,8 @@ class _PartitionCompactor:
         return self._config.dedupe_buffer_bytes
 
     def _note_reached(self, offset: int) -> None:
-        write_offset(self._place, CLEANER_OFFSET_CHECKPOINT, offset, self._cleaner_offsets())
-        _log.info("%s: compacted up to offset %d", self._place.directory, offset)
+        write_offset(self._owned, CLEANER_OFFSET_CHECKPOINT, offset, self._cleaner_offsets())
+        _log.info("%s: compacted up to offset %d", self._owned.directory, offset)
 
     # What both do.
 
@@ -443,23 +443,23 @@ class _PartitionCompactor:
         checkpointed = self._checkpointed_offset(segments)
         # A checkpoint beyond the log's end is that of a log that was cut since.
         if checkpointed > self._survey.next_offset:
-            return self._place.log_start_offset(self._state, segments)
+            return self._owned.log_start_offset(self._state, segments)
         return checkpointed
 
     def _checkpointed_offset(self, segments: Sequence[SegmentFile]) -> int:
-        start = self._place.log_start_offset(self._state, segments)
+        start = self._owned.log_start_offset(self._state, segments)
         offsets = self._cleaner_offsets()
-        return max(offsets.get(self._place.topic_partition, start), start)
+        return max(offsets.get(self._owned.topic_partition, start), start)
 
     def _cleaner_offsets(self) -> dict[TopicPartition, int]:
-        directory = self._place.log_directory
+        directory = self._owned.log_directory
         return read_offset_checkpoint(LOCAL, directory, CLEANER_OFFSET_CHECKPOINT) or {}
 
     def _first_uncleanable_offset(self, segments: Sequence[SegmentFile], first_dirty: int) -> int:
         """Find the base offset of the first segment that must stay as it is."""
         limit = min(self._survey.producers.last_stable_offset, segments[-1].base_offset)
-        if self._place.high_watermark is not None:
-            limit = min(limit, self._place.high_watermark)
+        if self._owned.high_watermark is not None:
+            limit = min(limit, self._owned.high_watermark)
         if self._config.min_compaction_lag_ms > 0:
             limit = min(limit, self._first_young_offset(segments, first_dirty, limit))
         return max(
@@ -520,7 +520,7 @@ class _PartitionCompactor:
         )
         described = {
             segment.base_offset: segment
-            for segment in self._place.segments(self._state, found, end_offset)
+            for segment in self._owned.segments(self._state, found, end_offset)
         }
         for group in groups:
             self._clean_group(cleaner, group, [described[it.base_offset] for it in group])
@@ -533,7 +533,7 @@ class _PartitionCompactor:
     ) -> OffsetMap:
         dirty = [
             segment
-            for segment in self._place.segments(self._state, found, end_offset)
+            for segment in self._owned.segments(self._state, found, end_offset)
             if segment.end_offset_bound is None or segment.end_offset_bound > first_dirty
         ]
         dirty_records = self._dirty_records(first_dirty)
@@ -589,13 +589,13 @@ class _PartitionCompactor:
         if len(group) == 1 and not cleaned.has_changed and len(cleaned.base_offsets) == 1:
             cleaned.discard()
             return
-        announce_change(self._place.log_directory)
+        announce_change(self._owned.log_directory)
         replace_segments(
-            self._place.directory,
+            self._owned.directory,
             new_base_offsets=cleaned.base_offsets,
             old_base_offsets=[segment.base_offset for segment in group],
         )
-        announce_change(self._place.log_directory)
+        announce_change(self._owned.log_directory)
 
     def _add_counts(self, counts: CleaningCounts) -> None:
         total = self._counts
@@ -609,8 +609,8 @@ class _PartitionCompactor:
 class _CompactionPlan(_PartitionCompactor):
     """Tells what compaction of a partition would do; writes nothing."""
 
-    def __init__(self, place: PartitionPlace, config: CompactionConfig, now_ms: int) -> None:
-        super().__init__(place, config, now_ms)
+    def __init__(self, owned: OwnedPartition, config: CompactionConfig, now_ms: int) -> None:
+        super().__init__(owned, config, now_ms)
         # Segments, and their bytes, that would go and that would stand there for them.
         self._replaced = self._replaced_bytes = 0
 
@@ -619,8 +619,8 @@ class _CompactionPlan(_PartitionCompactor):
 
     def _segments(self) -> list[SegmentFile]:
         """List the segments that the deletion below the log start would leave."""
-        segments = list_segment_files(self._place.directory)
-        start = self._place.log_start_offset(self._state, segments)
+        segments = list_segment_files(self._owned.directory)
+        start = self._owned.log_start_offset(self._state, segments)
         ends = [*(segment.base_offset for segment in segments[1:]), MAX_OFFSET]
         return [it for it, end in zip(segments, ends, strict=True) if end > start]
 

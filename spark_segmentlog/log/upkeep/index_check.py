@@ -95,13 +95,15 @@ def _check_offset_index(survey: SegmentSurvey) -> Iterator[Finding]:
     rows = np.searchsorted(survey.positions, positions)
     reached = np.maximum.accumulate(survey.last_offsets)
     ends = np.searchsorted(reached, offsets)
-    for slot in range(len(entries)):
-        offset, position = int(offsets[slot]), int(positions[slot])
+    for entry_index in range(len(entries)):
+        offset, position = int(offsets[entry_index]), int(positions[entry_index])
         if survey.is_bad_at(position) or survey.is_missing(offset):
             continue
-        reason = _offset_entry_fault(survey, offset, position, int(rows[slot]), int(ends[slot]))
+        reason = _offset_entry_fault(
+            survey, offset, position, int(rows[entry_index]), int(ends[entry_index])
+        )
         if reason:
-            at = slot * entries.dtype.itemsize
+            at = entry_index * entries.dtype.itemsize
             yield _index_finding(segment, FindingKind.OFFSET_INDEX, at, reason)
 
 
@@ -111,7 +113,7 @@ def _offset_entry_fault(
     """Tell what is wrong with an entry; an empty text where nothing is."""
     entry = f"entry (offset {offset}, position {position})"
     if row >= len(survey.positions):
-        return f"{entry} points behind the last batch, which ends at {survey.end_position}"
+        return f"{entry} points after the last batch, which ends at {survey.end_position}"
     if int(survey.positions[row]) != position:
         return f"{entry} points between batches, the next starts at {survey.positions[row]}"
     if int(survey.last_offsets[row]) > offset:
@@ -134,14 +136,14 @@ def _check_time_index(survey: SegmentSurvey) -> Iterator[Finding]:
     maxima = np.maximum.accumulate(survey.max_timestamps)
     offsets = entries["relative_offset"].astype(np.int64) + segment.base_offset
     rows = np.searchsorted(np.maximum.accumulate(survey.last_offsets), offsets)
-    for slot in range(len(entries)):
-        row, timestamp = int(rows[slot]), int(entries["timestamp"][slot])
-        entry = f"entry (timestamp {timestamp}, offset {offsets[slot]})"
-        at = slot * entries.dtype.itemsize
-        if survey.is_missing(int(offsets[slot])):
+    for entry_index in range(len(entries)):
+        row, timestamp = int(rows[entry_index]), int(entries["timestamp"][entry_index])
+        entry = f"entry (timestamp {timestamp}, offset {offsets[entry_index]})"
+        at = entry_index * entries.dtype.itemsize
+        if survey.is_missing(int(offsets[entry_index])):
             continue
         if row >= len(maxima):
-            reason = f"{entry} lies behind the last batch"
+            reason = f"{entry} lies after the last batch"
             yield _index_finding(segment, FindingKind.TIME_INDEX, at, reason)
         elif int(maxima[row]) != timestamp and not _may_be_of_bad_batch(
             survey, row, int(maxima[row]), timestamp
@@ -157,8 +159,8 @@ def _check_time_index(survey: SegmentSurvey) -> Iterator[Finding]:
 
 def _may_be_of_bad_batch(survey: SegmentSurvey, row: int, largest: int, timestamp: int) -> bool:
     """Tell whether a bad batch may have had a timestamp that no good one up to a row has."""
-    is_behind_bad = bool(survey.corrupt) and survey.positions[row] > survey.corrupt[0].position
-    return is_behind_bad and timestamp > largest
+    is_after_bad = bool(survey.corrupt) and survey.positions[row] > survey.corrupt[0].position
+    return is_after_bad and timestamp > largest
 
 
 def _last_timestamp(entries: npt.NDArray[np.void]) -> int:

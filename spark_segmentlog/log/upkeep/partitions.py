@@ -21,8 +21,8 @@ from spark_segmentlog.errors import (
     UnknownTopicOrPartitionError,
     UnsafeTargetError,
 )
-from spark_segmentlog.log.directory.journal import VERSIONS_FILE_NAME, read_versions
 from spark_segmentlog.log.directory.state import LogDirectoryState
+from spark_segmentlog.log.directory.versions import VERSIONS_FILE_NAME, read_versions
 from spark_segmentlog.log.formats.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -49,9 +49,9 @@ from spark_segmentlog.log.upkeep.swap import (
     finish_replacement,
     sweep_deleted,
 )
-from spark_segmentlog.log.write.commit import writing
-from spark_segmentlog.log.write.preflight import check_places
+from spark_segmentlog.log.write.open_commits import locked_for_writing
 from spark_segmentlog.log.write.targets import TargetLayout, read_target_layout
+from spark_segmentlog.log.write.write_check import check_folders
 
 DEFAULT_FILE_DELETE_DELAY_MS: Final = 60_000
 _MAX_SLEEP_SECONDS: Final = 0.5
@@ -87,7 +87,7 @@ class MaintenanceConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionPlace:
+class OwnedPartition:
     """One partition in one log directory.
 
     Attributes
@@ -191,11 +191,11 @@ class PartitionPlace:
 
 
 @contextmanager
-def maintained(
+def locked_partitions(
     log_directories: Sequence[str],
     topics: Sequence[str] | None,
     config: MaintenanceConfig,
-) -> Iterator[list[PartitionPlace]]:
+) -> Iterator[list[OwnedPartition]]:
     """Hold the locks of log directories and give the partitions of topics in them.
 
     Parameters
@@ -213,14 +213,14 @@ def maintained(
     CommitPendingError, RecoveryError
         A commit is open and could not be ended.
     """
-    with writing(log_directories, timeout_ms=config.lock_timeout_ms) as paths:
-        yield find_places(paths, topics, allow_replicated=config.allow_replicated)
+    with locked_for_writing(log_directories, timeout_ms=config.lock_timeout_ms) as paths:
+        yield list_partitions(paths, topics, allow_replicated=config.allow_replicated)
 
 
-def find_places(
+def list_partitions(
     log_directories: Sequence[str], topics: Sequence[str] | None, *, allow_replicated: bool
-) -> list[PartitionPlace]:
-    """List the partitions of topics, in their order; errors as of `maintained`."""
+) -> list[OwnedPartition]:
+    """List the partitions of topics, in their order; errors as of `locked_partitions`."""
     found = [
         (topic_partition, path)
         for path in log_directories
@@ -232,9 +232,9 @@ def find_places(
     layout = read_target_layout(log_directories, allow_unsafe=allow_replicated)
     for topic in sorted(wanted):
         _check_replicas(layout, topic)
-    check_places(layout, [topic_partition for topic_partition, _ in chosen])
+    check_folders(layout, [topic_partition for topic_partition, _ in chosen])
     return [
-        PartitionPlace(
+        OwnedPartition(
             topic_partition=topic_partition,
             log_directory=path,
             high_watermark=_high_watermark(layout, path, topic_partition),
@@ -246,38 +246,38 @@ def find_places(
     ]
 
 
-def finish_earlier_pass(place: PartitionPlace) -> None:
+def finish_earlier_pass(owned: OwnedPartition) -> None:
     """End what a pass that was cut short has left in a partition."""
-    finish_replacement(place.directory)
-    starts = read_offset_checkpoint(LOCAL, place.log_directory, LOG_START_OFFSET_CHECKPOINT) or {}
-    finish_deletion(place.directory, starts.get(place.topic_partition, 0))
+    finish_replacement(owned.directory)
+    starts = read_offset_checkpoint(LOCAL, owned.log_directory, LOG_START_OFFSET_CHECKPOINT) or {}
+    finish_deletion(owned.directory, starts.get(owned.topic_partition, 0))
 
 
-def raise_log_start_offset(place: PartitionPlace, start_offset: int) -> None:
+def raise_log_start_offset(owned: OwnedPartition, start_offset: int) -> None:
     """Make a log start at an offset, durably; it never goes down, nor do the leader epochs' starts.
 
     A leader epoch that ended before the new start goes from ``leader-epoch-checkpoint``, the one in
     which it lies starts there: as a broker does whenever its log start offset rises.
     """
-    offsets = read_offset_checkpoint(LOCAL, place.log_directory, LOG_START_OFFSET_CHECKPOINT) or {}
-    if start_offset > offsets.get(place.topic_partition, 0):
-        write_offset(place, LOG_START_OFFSET_CHECKPOINT, start_offset, offsets)
-    epochs = read_leader_epochs(LOCAL, place.directory)
+    offsets = read_offset_checkpoint(LOCAL, owned.log_directory, LOG_START_OFFSET_CHECKPOINT) or {}
+    if start_offset > offsets.get(owned.topic_partition, 0):
+        write_offset(owned, LOG_START_OFFSET_CHECKPOINT, start_offset, offsets)
+    epochs = read_leader_epochs(LOCAL, owned.directory)
     kept = epochs_from(epochs, start_offset)
     if kept != epochs:
-        path = os.path.join(place.directory, LEADER_EPOCH_CHECKPOINT)
+        path = os.path.join(owned.directory, LEADER_EPOCH_CHECKPOINT)
         files.write_atomically(path, format_leader_epochs(kept))
-        files.fsync_directory(place.directory)
+        files.fsync_directory(owned.directory)
 
 
 def write_offset(
-    place: PartitionPlace, name: str, offset: int, offsets: Mapping[TopicPartition, int]
+    owned: OwnedPartition, name: str, offset: int, offsets: Mapping[TopicPartition, int]
 ) -> None:
     """Replace one partition's offset in an offset checkpoint, durably."""
-    path = os.path.join(place.log_directory, name)
-    changed = {**offsets, place.topic_partition: offset}
+    path = os.path.join(owned.log_directory, name)
+    changed = {**offsets, owned.topic_partition: offset}
     files.write_atomically(path, format_offset_checkpoint(changed))
-    files.fsync_directory(place.log_directory)
+    files.fsync_directory(owned.log_directory)
 
 
 def announce_change(log_directory: str) -> None:
@@ -288,12 +288,15 @@ def announce_change(log_directory: str) -> None:
     files.write_atomically(path, raised.to_bytes())
 
 
-def wait_and_sweep(places: Sequence[PartitionPlace], config: MaintenanceConfig) -> None:
+def wait_and_sweep(owned_partitions: Sequence[OwnedPartition], config: MaintenanceConfig) -> None:
     """Wait until every ``.deleted`` file of the partitions may go, and unlink them; if asked to."""
     delay_ms = config.file_delete_delay_ms
     while config.wait_for_deletion:
         now = now_ms()
-        sweeps = [sweep_deleted(place.directory, now_ms=now, delay_ms=delay_ms) for place in places]
+        sweeps = [
+            sweep_deleted(owned.directory, now_ms=now, delay_ms=delay_ms)
+            for owned in owned_partitions
+        ]
         if not any(sweep.waiting for sweep in sweeps):
             return
         time.sleep(min(max(delay_ms / 1000, 0.001), _MAX_SLEEP_SECONDS))

@@ -1,14 +1,14 @@
-"""Mending a log: open commits ended, torn tails cut off, indexes made anew; and only that, unasked.
+"""Mending a log: open commits ended, torn ends cut off, indexes made again; only that, unasked.
 
 What was committed is finished, since that takes nothing away. Indexes that are missing, malformed
-or at odds with the batches are made anew, but not those of a segment that keeps bad bytes: made
-from what lies before them, they would hide the good batches behind. The transaction index is made
-anew with them, as in a broker's recovery, unless bad bytes before it hide what was open.
+or at odds with the batches are made again, but not those of a segment that keeps bad bytes: made
+from what lies before them, they would hide the good batches after. The transaction index is made
+again with them, as in a broker's recovery, unless bad bytes before it hide what was open.
 
-Bytes are cut off only when `truncate` says so: behind the last good batch of a partition's last
+Bytes are cut off only when `truncate` says so: after the last good batch of a partition's last
 segment. Where good batches follow bad ones, or whole segments do, they go only with `delete_later`
 too: a broker would delete them without a word. Deleted segments are renamed to ``.deleted``, not
-removed, and so are producer snapshots from behind the new end: whoever appends there later must not
+removed, and so are producer snapshots from after the new end: whoever appends there later must not
 find them. A clean-shutdown mark over what is cut was wrong, and goes first; the bad bytes, which
 are why the rest is done, go last, so that a cut that was cut short is found and done again.
 """
@@ -27,7 +27,7 @@ import numpy as np
 from spark_segmentlog.clock import now_ms
 from spark_segmentlog.errors import UnsafeTargetError, describe_offsets
 from spark_segmentlog.log.directory.cluster import Cluster, read_cluster
-from spark_segmentlog.log.directory.journal import has_commit_directory, read_open_commit
+from spark_segmentlog.log.directory.open_commit import has_commit_directory, read_open_commit
 from spark_segmentlog.log.directory.paths import log_directory_of
 from spark_segmentlog.log.formats.checkpoints import (
     CLEAN_SHUTDOWN_MARK,
@@ -52,7 +52,7 @@ from spark_segmentlog.log.names import (
 )
 from spark_segmentlog.log.partition.partition_log import PartitionLog, while_it_is_there
 from spark_segmentlog.log.partition.producer_replay import ProducerReplay
-from spark_segmentlog.log.segment.growth import BatchExtents, SegmentConfig, SegmentTail
+from spark_segmentlog.log.segment.growth import BatchExtents, SegmentConfig, SegmentEnd
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.upkeep.index_check import check_indexes
 from spark_segmentlog.log.upkeep.segment_survey import SegmentSurvey, survey_segment
@@ -66,8 +66,8 @@ from spark_segmentlog.log.upkeep.swap import (
 )
 from spark_segmentlog.log.upkeep.verification import known_aborts, partition_logs
 from spark_segmentlog.log.write.append_state import TAIL_FILE_NAME
-from spark_segmentlog.log.write.commit import finish_open_commits, locked_with_open_commits
 from spark_segmentlog.log.write.index_completion import complete_indexes
+from spark_segmentlog.log.write.open_commits import finish_open_commits, locked_with_open_commits
 
 DEFAULTS = SegmentConfig()
 _log = logging.getLogger(__name__)
@@ -129,7 +129,7 @@ def recover(
         Whether to cut off what follows the last good batch of a last segment, and zeros at the
         end of any.
     delete_later : bool
-        With `truncate`: whether good batches and segments behind bad bytes go too.
+        With `truncate`: whether good batches and segments after bad bytes go too.
     dry_run : bool
         Only tell what would be done with the same other parameters; takes no lock and writes
         nothing. A compaction that was cut short is not told: a broker at work leaves the same
@@ -179,10 +179,10 @@ def reindex(
     index_interval_bytes: int = DEFAULTS.index_interval_bytes,
     lock_timeout_ms: int = DEFAULT_LOCK_TIMEOUT_MS,
 ) -> list[RecoveryAction]:
-    """Make all indexes of all segments anew from their batches.
+    """Make all indexes of all segments again from their batches.
 
     Parameters and errors are those of `recover`. A segment with bad bytes keeps the indexes it has,
-    those behind it keep their transaction indexes up to the next producer snapshot.
+    those after it keep their transaction indexes up to the next producer snapshot.
     """
     directories = _local_paths(paths)
     wanted = None if topic_partitions is None else set(topic_partitions)
@@ -273,7 +273,7 @@ class _Mender:
     index_interval_bytes: int
 
     def reindex(self, log: PartitionLog) -> Iterator[RecoveryAction]:
-        """Make the indexes of one partition anew."""
+        """Make the indexes of one partition again."""
         producers = ProducerReplay(log)
         for segment in log.segments:
             survey = survey_segment(segment)
@@ -290,14 +290,14 @@ class _Mender:
         """Mend one partition, up to where bad bytes are cut off.
 
         Zeros to the end of a file are the rest of a preallocated one. They stand for no batch, so
-        that nothing behind them goes with them.
+        that nothing after them goes with them.
         """
         segments = list(log.segments)
         producers = ProducerReplay(log)
-        for slot, segment in enumerate(segments):
+        for index, segment in enumerate(segments):
             survey = survey_segment(segment)
             known = known_aborts(survey, producers)
-            later = [] if survey.stop is None else segments[slot + 1 :]
+            later = [] if survey.stop is None else segments[index + 1 :]
             if survey.valid_bytes < survey.file_bytes:
                 takes_good = bool(later) or _has_good_behind(survey)
                 is_cut = self.truncate and (self.delete_later or not takes_good)
@@ -350,7 +350,7 @@ class _Mender:
         *,
         is_cut: bool = False,
     ) -> RecoveryAction:
-        """Make indexes anew where that is possible, and then cut what is to be cut."""
+        """Make indexes again where that is possible, and then cut what is to be cut."""
         is_possible = is_cut or survey.is_whole
         is_done = is_possible and not self.dry_run
         if is_done:
@@ -365,12 +365,12 @@ class _Mender:
         )
 
     def _rebuild(self, survey: SegmentSurvey, aborted: Sequence[AbortedTransaction] | None) -> None:
-        """Make the indexes of a segment anew, from its good batches."""
+        """Make the indexes of a segment again, from its good batches."""
         segment = survey.segment
         complete_indexes(
             segment.topic_partition,
             segment.directory,
-            SegmentTail.empty(segment.base_offset, created_ms=now_ms()),
+            SegmentEnd.empty(segment.base_offset, created_ms=now_ms()),
             bytes_after=survey.valid_bytes,
             index_interval_bytes=self.index_interval_bytes,
             durable=True,
@@ -391,7 +391,7 @@ def _take_mark_away(log: PartitionLog) -> None:
 
 
 def _has_good_behind(survey: SegmentSurvey) -> bool:
-    """Tell whether a good batch lies anywhere behind the first bad bytes of a segment."""
+    """Tell whether a good batch lies anywhere after the first bad bytes of a segment."""
     return survey.valid_count < len(survey.positions)
 
 
@@ -452,7 +452,7 @@ def _cut_action(
     survey: SegmentSurvey, *, takes_good: bool, is_done: bool, is_left: bool
 ) -> RecoveryAction:
     reason = "zeros" if survey.stop is None else f"{survey.stop.kind}, {survey.stop.detail}"
-    along = ", good batches behind them included" if takes_good else ""
+    along = ", good batches after them included" if takes_good else ""
     return RecoveryAction(
         kind=RecoveryKind.CUT,
         path=_plain_path(survey.segment),
@@ -483,10 +483,10 @@ def _end_compaction_action(log: PartitionLog) -> RecoveryAction:
 
 def _delete_action(segments: Sequence[Segment], *, is_done: bool, is_left: bool) -> RecoveryAction:
     first, last = segments[0], segments[-1]
-    what = "segment behind bad bytes"
+    what = "segment after bad bytes"
     if len(segments) > 1:
         name = segment_file_name(last.base_offset)
-        what = f"{len(segments)} segments behind bad bytes, up to {name}"
+        what = f"{len(segments)} segments after bad bytes, up to {name}"
     return RecoveryAction(
         kind=RecoveryKind.DELETE_SEGMENT,
         path=_plain_path(first),

@@ -1,7 +1,7 @@
 """A local log directory made of a log that lies elsewhere: in remote stores, or there and on disk.
 
 Segments keep their bytes, offsets, leader epochs and transactions; checksums are compared on the
-way, and indexes made anew. The directory gets its name when all of it is durable. It has no
+way, and indexes made again. The directory gets its name when all of it is durable. It has no
 clean-shutdown mark, so a broker that is started on it looks through it.
 """
 
@@ -41,8 +41,9 @@ from spark_segmentlog.log.names import (
 )
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.partition.partition_log import PartitionLog
+from spark_segmentlog.log.segment.batch_order import WRONG_CHECKSUM
+from spark_segmentlog.log.segment.pieces import Piece
 from spark_segmentlog.log.segment.segment import Segment
-from spark_segmentlog.log.segment.walk import WRONG_CHECKSUM, HeaderWalk, Piece, ReadBuffer
 from spark_segmentlog.log.tier.remote_options import NO_REMOTE, RemoteOptions
 from spark_segmentlog.log.upkeep.partitions import epochs_from
 from spark_segmentlog.log.upkeep.recovery import reindex
@@ -193,7 +194,7 @@ def _copy(segment: Segment, folder: str, reached: int, end_offset: int) -> tuple
     Returns
     -------
     tuple of (int, int)
-        The offset behind the last one, and how many bytes there are.
+        The offset after the last one, and how many bytes there are.
     """
     bound = end_offset if segment.end_offset_bound is None else segment.end_offset_bound
     position = 0
@@ -201,8 +202,7 @@ def _copy(segment: Segment, folder: str, reached: int, end_offset: int) -> tuple
         files.write_atomically(f"{folder}/{segment_file_name(segment.base_offset, suffix)}", b"")
     descriptor = files.create_exclusive(f"{folder}/{segment_file_name(segment.base_offset)}")
     try:
-        with segment.open_log() as file:
-            walk = HeaderWalk(segment, file, 0, ReadBuffer(), False, None)
+        with segment.walk() as walk:
             for piece in walk.pieces():
                 _check(piece, segment)
                 table = piece.table
@@ -211,9 +211,9 @@ def _copy(segment: Segment, folder: str, reached: int, end_offset: int) -> tuple
                     break
                 first = int(table.position[0]) - piece.file_position
                 last = wanted[-1]
-                behind = int(table.position[last] + table.size_bytes[last]) - piece.file_position
-                files.write_all(descriptor, piece.buffer.data[first:behind], position)
-                position += behind - first
+                end = int(table.position[last] + table.size_bytes[last]) - piece.file_position
+                files.write_all(descriptor, piece.buffer.data[first:end], position)
+                position += end - first
                 begin = int(table.base_offset[0])
                 if segment.promised_end is not None and begin > max(reached, segment.base_offset):
                     raise _lost(segment, reached, begin)

@@ -9,7 +9,7 @@ the first one that stays. One goes
   from the time index where that can be trusted, else from the batch headers. Where no record has a
   timestamp, the file's own time of change stands in.
 
-The last segment goes too, if it holds anything: an empty one is made behind it first. Offsets never
+The last segment goes too, if it holds anything: an empty one is made after it first. Offsets never
 restart. In order, each step lasting before the next one is taken: the new empty segment, with the
 producers' state as its snapshot; ``log-start-offset-checkpoint`` with the raised start; the renames
 to ``.deleted``. A crash between them leaves a log with the rows of before or of after, and the next
@@ -34,17 +34,18 @@ from spark_segmentlog.log.names import (
     TIME_INDEX_SUFFIX,
     TopicPartition,
 )
-from spark_segmentlog.log.partition.partition_log import scan_segments
-from spark_segmentlog.log.segment.segment import ScanOptions, Segment
-from spark_segmentlog.log.segment.walk import ReadBuffer
+from spark_segmentlog.log.partition.scan import scan_segments
+from spark_segmentlog.log.segment.pieces import ReadBuffer
+from spark_segmentlog.log.segment.scanner import ScanOptions
+from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.transactions.producer_survey import survey_producers
 from spark_segmentlog.log.upkeep.partitions import (
     CleanupPolicy,
     MaintenanceConfig,
-    PartitionPlace,
-    find_places,
+    OwnedPartition,
     finish_earlier_pass,
-    maintained,
+    list_partitions,
+    locked_partitions,
     raise_log_start_offset,
     wait_and_sweep,
 )
@@ -91,7 +92,7 @@ class RetentionConfig(MaintenanceConfig):
     retention_bytes: int = NO_LIMIT
     cleanup_policy: frozenset[CleanupPolicy] = frozenset({CleanupPolicy.DELETE})
 
-    def settle(self, place: PartitionPlace) -> RetentionConfig:
+    def settle(self, owned: OwnedPartition) -> RetentionConfig:
         """Give the settings for a partition: these."""
         return self
 
@@ -112,7 +113,7 @@ class TopicRetention(MaintenanceConfig):
     retention_bytes: int | None = None
     is_forced: bool = False
 
-    def settle(self, place: PartitionPlace) -> RetentionConfig:
+    def settle(self, owned: OwnedPartition) -> RetentionConfig:
         """Give the settings for a partition.
 
         Raises
@@ -120,15 +121,15 @@ class TopicRetention(MaintenanceConfig):
         OptionValueError
             Nothing says how long the topic keeps its records.
         """
-        policy = place.cleanup_policy
+        policy = owned.cleanup_policy
         if policy is None or self.is_forced:
             policy = frozenset({CleanupPolicy.DELETE})
-        limit_ms = _or(self.retention_ms, place.number("retention.ms"))
-        limit_bytes = _or(self.retention_bytes, place.number("retention.bytes"))
+        limit_ms = _or(self.retention_ms, owned.number("retention.ms"))
+        limit_bytes = _or(self.retention_bytes, owned.number("retention.bytes"))
         if CleanupPolicy.DELETE in policy and limit_ms is None and limit_bytes is None:
             raise OptionValueError(
-                f"how long topic {place.topic_partition.topic} keeps its records is not known: "
-                f"{place.missing('retention.ms nor retention.bytes')}; give one of the two, -1 for "
+                f"how long topic {owned.topic_partition.topic} keeps its records is not known: "
+                f"{owned.missing('retention.ms nor retention.bytes')}; give one of the two, -1 for "
                 "no limit"
             )
         return RetentionConfig(
@@ -215,14 +216,14 @@ def apply_retention(
     UnknownTopicOrPartitionError
         A topic that is not there.
     """
-    with maintained(log_directories, topics, config) as places:
-        return apply_retention_to(places, config, now_ms)
+    with locked_partitions(log_directories, topics, config) as owned_partitions:
+        return apply_retention_to(owned_partitions, config, now_ms)
 
 
-def delete_below_log_start(place: PartitionPlace, now_ms: int) -> None:
+def delete_below_log_start(owned: OwnedPartition, now_ms: int) -> None:
     """Delete the segments that lie whole below the log start, as a broker does to every log."""
     rules = RetentionConfig(cleanup_policy=frozenset({CleanupPolicy.COMPACT}))
-    _delete(_choose(place, rules, now_ms))
+    _delete(_choose(owned, rules, now_ms))
 
 
 def plan_retention(
@@ -237,20 +238,22 @@ def plan_retention(
     looked at; the records that would go are counted.
     """
     paths = sorted({os.path.realpath(path) for path in log_directories})
-    places = find_places(paths, topics, allow_replicated=config.allow_replicated)
-    settled = [(place, config.settle(place)) for place in places]
+    owned_partitions = list_partitions(paths, topics, allow_replicated=config.allow_replicated)
+    settled = [(owned, config.settle(owned)) for owned in owned_partitions]
     return RetentionReport(
-        partitions=tuple(_plan_partition(place, it, now_ms) for place, it in settled)
+        partitions=tuple(_plan_partition(owned, it, now_ms) for owned, it in settled)
     )
 
 
 def apply_retention_to(
-    places: Sequence[PartitionPlace], config: RetentionConfig | TopicRetention, now_ms: int
+    owned_partitions: Sequence[OwnedPartition],
+    config: RetentionConfig | TopicRetention,
+    now_ms: int,
 ) -> RetentionReport:
     """Apply retention to partitions whose directories' locks are held."""
-    settled = [(place, config.settle(place)) for place in places]
-    done = tuple(_retain_partition(place, it, now_ms) for place, it in settled)
-    wait_and_sweep(places, config)
+    settled = [(owned, config.settle(owned)) for owned in owned_partitions]
+    done = tuple(_retain_partition(owned, it, now_ms) for owned, it in settled)
+    wait_and_sweep(owned_partitions, config)
     return RetentionReport(partitions=done)
 
 
@@ -258,7 +261,7 @@ def apply_retention_to(
 class _Choice:
     """The segments of a partition, ascending, and those at the front that go."""
 
-    place: PartitionPlace
+    owned: OwnedPartition
     config: RetentionConfig
     state: LogDirectoryState
     segments: Sequence[SegmentFile]
@@ -266,7 +269,7 @@ class _Choice:
     doomed: Sequence[DeletedSegment]
 
     def described(self) -> list[Segment]:
-        return self.place.segments(self.state, self.segments)
+        return self.owned.segments(self.state, self.segments)
 
     def new_start(self, end_offset: Callable[[], int]) -> int:
         """Tell where the log starts without them; at its end where none is left."""
@@ -277,8 +280,8 @@ class _Choice:
 
     def report(self, new_start: int, sweep: Sweep) -> PartitionRetention:
         return PartitionRetention(
-            topic_partition=self.place.topic_partition,
-            directory=self.place.directory,
+            topic_partition=self.owned.topic_partition,
+            directory=self.owned.directory,
             config=self.config,
             log_start_offset_before=self.log_start_offset,
             log_start_offset=new_start,
@@ -289,19 +292,19 @@ class _Choice:
 
 
 def _retain_partition(
-    place: PartitionPlace, config: RetentionConfig, now_ms: int
+    owned: OwnedPartition, config: RetentionConfig, now_ms: int
 ) -> PartitionRetention:
-    finish_earlier_pass(place)
-    choice = _choose(place, config, now_ms)
+    finish_earlier_pass(owned)
+    choice = _choose(owned, config, now_ms)
     new_start = _delete(choice)
-    sweep = sweep_deleted(place.directory, now_ms=now_ms, delay_ms=config.file_delete_delay_ms)
+    sweep = sweep_deleted(owned.directory, now_ms=now_ms, delay_ms=config.file_delete_delay_ms)
     return choice.report(new_start, sweep)
 
 
 def _plan_partition(
-    place: PartitionPlace, config: RetentionConfig, now_ms: int
+    owned: OwnedPartition, config: RetentionConfig, now_ms: int
 ) -> PartitionRetention:
-    choice = _choose(place, config, now_ms)
+    choice = _choose(owned, config, now_ms)
     new_start = choice.new_start(lambda: choice.described()[-1].next_offset())
     report = choice.report(new_start, Sweep(removed=0, waiting=0))
     return replace(report, deleted_records=_count_records(choice, new_start))
@@ -315,17 +318,17 @@ def _count_records(choice: _Choice, end_offset: int) -> int:
     return sum(batch.num_rows for batch in scan_segments(doomed, options))
 
 
-def _choose(place: PartitionPlace, config: RetentionConfig, now_ms: int) -> _Choice:
-    segments = list_segment_files(place.directory)
-    state = LogDirectoryState.read(place.log_directory)
-    start = place.log_start_offset(state, segments)
+def _choose(owned: OwnedPartition, config: RetentionConfig, now_ms: int) -> _Choice:
+    segments = list_segment_files(owned.directory)
+    state = LogDirectoryState.read(owned.log_directory)
+    start = owned.log_start_offset(state, segments)
     return _Choice(
-        place=place,
+        owned=owned,
         config=config,
         state=state,
         segments=segments,
         log_start_offset=start,
-        doomed=_Selection(place, state, segments, start, config, now_ms).run(),
+        doomed=_Selection(owned, state, segments, start, config, now_ms).run(),
     )
 
 
@@ -334,20 +337,20 @@ class _Selection:
 
     def __init__(
         self,
-        place: PartitionPlace,
+        owned: OwnedPartition,
         state: LogDirectoryState,
         segments: Sequence[SegmentFile],
         log_start_offset: int,
         config: RetentionConfig,
         now_ms: int,
     ) -> None:
-        self._place = place
+        self._owned = owned
         self._state = state
         self._left = list(segments)
         self._log_start_offset = log_start_offset
         self._config = config
         self._now_ms = now_ms
-        self._limit = place.high_watermark
+        self._limit = owned.high_watermark
         self._doomed: list[DeletedSegment] = []
         self._buffer = ReadBuffer()
 
@@ -378,7 +381,7 @@ class _Selection:
             _log.warning(
                 "%s: segment %d has a record of the future: retention.ms deletes neither it "
                 "nor a later one",
-                self._place.directory,
+                self._owned.directory,
                 self._left[0].base_offset,
             )
         while self._may_take_first() and self._age_of_first_ms() > self._config.retention_ms:
@@ -414,13 +417,13 @@ class _Selection:
 
     def _segment(self, segment: SegmentFile) -> Segment:
         following = [it.base_offset for it in self._left if it.base_offset > segment.base_offset]
-        return self._place.segment(self._state, segment.base_offset, min(following, default=None))
+        return self._owned.segment(self._state, segment.base_offset, min(following, default=None))
 
 
 def largest_timestamp(segment: Segment, buffer: ReadBuffer) -> int:
     """Find the largest timestamp of a segment's records, in ms; -1 where none has one.
 
-    Behind the last entry of the time index the batch headers are walked: a crash can leave an index
+    After the last entry of the time index the batch headers are walked: a crash can leave an index
     that ends before the log does, or none.
     """
     largest, position = _last_time_entry(segment)
@@ -436,21 +439,21 @@ def _last_time_entry(segment: Segment) -> tuple[int, int]:
 
 
 def _delete(choice: _Choice) -> int:
-    """Take the steps; gives the log start offset behind them."""
-    place = choice.place
+    """Take the steps; gives the log start offset after them."""
+    owned = choice.owned
     new_start = choice.new_start(lambda: _roll_empty_segment(choice))
     if choice.doomed:
-        raise_log_start_offset(place, new_start)
+        raise_log_start_offset(owned, new_start)
         for segment in choice.doomed:
-            mark_segment_deleted(place.directory, segment.base_offset)
-        mark_snapshots_deleted(place.directory, [it.base_offset for it in choice.doomed])
-        files.fsync_directory(place.directory)
+            mark_segment_deleted(owned.directory, segment.base_offset)
+        mark_snapshots_deleted(owned.directory, [it.base_offset for it in choice.doomed])
+        files.fsync_directory(owned.directory)
     return new_start
 
 
 def _roll_empty_segment(choice: _Choice) -> int:
     """Make an empty segment at the log's end, with the producers' state there as its snapshot."""
-    directory = choice.place.directory
+    directory = choice.owned.directory
     survey = survey_producers(choice.described())
     end_offset = max(survey.next_offset, choice.segments[-1].base_offset)
     write_snapshot(directory, end_offset, survey.producers.states)

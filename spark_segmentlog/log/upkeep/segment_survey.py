@@ -13,7 +13,8 @@ from spark_segmentlog.log.io.reading import LogFile
 from spark_segmentlog.log.partition.leader_epoch_check import EpochRun, epoch_runs
 from spark_segmentlog.log.segment import index_trust
 from spark_segmentlog.log.segment.segment import Segment
-from spark_segmentlog.log.segment.walk import CorruptRange, HeaderWalk, ReadBuffer
+from spark_segmentlog.log.segment.walk import HeaderWalk
+from spark_segmentlog.log.segment.walk_options import CorruptRange, WalkOptions
 from spark_segmentlog.record.layout import LAST_OFFSET_DELTA_OFFSET, MAGIC_V2
 from spark_segmentlog.record.read.header_table import HeaderTable
 
@@ -27,7 +28,7 @@ class SegmentSurvey:
     end_position : int
         End of the last good batch.
     next_offset : int
-        Offset behind all of them.
+        Offset after all of them.
     corrupt : tuple of CorruptRange
         Bad bytes, in their order.
     findings : tuple of Finding
@@ -37,7 +38,7 @@ class SegmentSurvey:
     torn : Finding or None
         The half batch that the file ends with.
     lost_to : int or None
-        An offset behind the last batch that the log is known to have had.
+        An offset after the last batch that the log is known to have had.
     evidence : str
         Why that is known.
     """
@@ -69,7 +70,7 @@ class SegmentSurvey:
 
     @property
     def valid_next_offset(self) -> int:
-        """Offset behind the good batches in front of the first bad bytes."""
+        """Offset after the good batches in front of the first bad bytes."""
         count = self.valid_count
         last = int(self.last_offsets[:count].max()) + 1 if count else self.segment.base_offset
         return max(last, self.segment.base_offset)
@@ -81,12 +82,12 @@ class SegmentSurvey:
 
     @property
     def stop(self) -> Finding | None:
-        """What lies behind the good batches in front of the first bad bytes, if not only zeros."""
+        """What lies after the good batches in front of the first bad bytes, if not only zeros."""
         return corrupt_finding(self.corrupt[0]) if self.corrupt else self.torn
 
     @property
     def lost_range(self) -> tuple[int, int] | None:
-        """Offsets [start, end) behind the last batch that are known to be gone."""
+        """Offsets [start, end) after the last batch that are known to be gone."""
         if self.lost_to is None:
             return None
         bound = self.segment.end_offset_bound
@@ -97,7 +98,7 @@ class SegmentSurvey:
         return any(it.position <= position < it.position + it.length for it in self.corrupt)
 
     def is_missing(self, offset: int) -> bool:
-        """Tell whether an offset is one that bad bytes, or what is gone behind them, had."""
+        """Tell whether an offset is one that bad bytes, or what is gone after them, had."""
         is_cut = self.torn is not None or self.lost_to is not None
         return (is_cut and offset >= self.next_offset) or any(
             it.start_offset <= offset and (it.end_offset is None or offset < it.end_offset)
@@ -132,10 +133,10 @@ class _Surveyor:
     def walk(self, file: LogFile) -> None:
         """Look at every batch of the file."""
         self._file_bytes = file.size()
-        buffer = ReadBuffer()
-        walk = HeaderWalk(self._segment, file, 0, buffer, True, self._corrupt.append)
+        options = WalkOptions(skip_corrupt=True, on_corrupt=self._corrupt.append)
+        walk = HeaderWalk(self._segment, file, options)
         for table in walk:
-            self._take(walk, table)
+            self._add(walk, table)
         self._next_offset = walk.next_offset
         self._lost_to = self._find_lost(file, walk)
         if walk.torn_end:
@@ -145,7 +146,7 @@ class _Surveyor:
         """Look for offsets that are gone; a crash can leave such indexes in the last segment."""
         segment = self._segment
         if segment.promised_end is not None and walk.known_offset < segment.promised_end:
-            self._evidence = f"what was copied behind it begins with offset {segment.promised_end}"
+            self._evidence = f"what was copied after it begins with offset {segment.promised_end}"
             return segment.promised_end - 1
         if segment.end_offset_bound is None and not segment.is_index_trusted:
             return None
@@ -153,7 +154,7 @@ class _Surveyor:
         self._evidence = "" if named is None else f"its index names offset {named}"
         return named
 
-    def _take(self, walk: HeaderWalk, table: HeaderTable) -> None:
+    def _add(self, walk: HeaderWalk, table: HeaderTable) -> None:
         self._findings += _header_findings(walk, table)
         self._epochs += epoch_runs(table, self._segment.log_path)
         self._end_position = int(table.position[-1] + table.size_bytes[-1])

@@ -8,6 +8,7 @@ from spark_segmentlog.log.findings import Finding, FindingKind
 from spark_segmentlog.log.formats.producer_snapshot import (
     NO_TRANSACTION,
     ProducerState,
+    find_snapshot_fault,
     parse_producer_snapshot,
 )
 from spark_segmentlog.log.names import SNAPSHOT_SUFFIX, segment_file_name
@@ -79,20 +80,21 @@ def _snapshot_finding(log: PartitionLog, offset: int, detail: str, broker: str =
 
 
 def check_snapshots(log: PartitionLog, compared: Container[int]) -> Iterator[Finding]:
-    """Find producer snapshots that do not hold together, or speak of other batches.
+    """Find producer snapshots that are damaged, or speak of other batches.
 
     Those at the end of a segment were compared with all of its producers.
     """
     for offset in log.listing.snapshot_offsets.tolist():
         path = f"{log.directory}/{segment_file_name(offset, SNAPSHOT_SUFFIX)}"
         data = log.storage.read_file(path)
-        states = None if data is None else parse_producer_snapshot(data)
         if data is None:
             continue
+        states = parse_producer_snapshot(data)
         if states is None:
-            yield _snapshot_finding(log, offset, "does not hold together", "a broker deletes it")
+            fault = find_snapshot_fault(data)
+            yield _snapshot_finding(log, offset, fault, "a broker deletes it")
         elif any(it.last_offset >= offset for it in states):
-            yield _snapshot_finding(log, offset, "names offsets at or behind its own")
+            yield _snapshot_finding(log, offset, "names offsets at or after its own")
         elif offset not in compared:
             details = (_state_fault(log, it, None) for it in states)
             detail = next(filter(None, details), "")

@@ -39,8 +39,8 @@ from spark_segmentlog.log.names import (
     segment_file_name,
     segment_suffixes,
 )
+from spark_segmentlog.log.segment.pieces import ReadBuffer
 from spark_segmentlog.log.segment.segment import Segment
-from spark_segmentlog.log.segment.walk import ReadBuffer
 
 _log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ def mark_segment_deleted(directory: str, base_offset: int) -> None:
 
 
 def mark_files_behind_deleted(directory: str, base_offset: int) -> None:
-    """Rename what is left of segments behind this one to ``.deleted``: indexes without a log."""
+    """Rename what is left of segments after this one to ``.deleted``: indexes without a log."""
     found = {_plain_offset(name) for name in os.listdir(directory)}
     for offset in sorted(it for it in found if it is not None and it > base_offset):
         mark_segment_deleted(directory, offset)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Final
 
-from spark_segmentlog.log.directory.journal import read_open_commit
+from spark_segmentlog.log.directory.open_commit import read_open_commit
 from spark_segmentlog.log.directory.paths import log_directory_of
 from spark_segmentlog.log.findings import Finding, FindingKind
 from spark_segmentlog.log.formats.checkpoints import (
@@ -28,12 +28,14 @@ from spark_segmentlog.log.io.signature import FileSignature
 from spark_segmentlog.log.names import LOG_SUFFIX, TopicPartition, segment_file_name
 from spark_segmentlog.log.partition.leader_epoch_check import EpochRun, check_leader_epochs
 from spark_segmentlog.log.partition.log_manager import LogManager
-from spark_segmentlog.log.partition.partition_log import LostRange, PartitionLog, while_it_is_there
+from spark_segmentlog.log.partition.lost_ranges import LostRange
+from spark_segmentlog.log.partition.partition_log import PartitionLog, while_it_is_there
 from spark_segmentlog.log.partition.producer_replay import ProducerReplay
 from spark_segmentlog.log.partition.transaction_index_check import KnownAborts
 from spark_segmentlog.log.segment.growth import MAX_RELATIVE_OFFSET
-from spark_segmentlog.log.segment.segment import ScanOptions, Segment, SegmentScanner
-from spark_segmentlog.log.segment.walk import CorruptRange
+from spark_segmentlog.log.segment.scanner import ScanOptions, SegmentScanner
+from spark_segmentlog.log.segment.segment import Segment
+from spark_segmentlog.log.segment.walk_options import CorruptRange
 from spark_segmentlog.log.tier.remote_options import NO_REMOTE, RemoteOptions
 from spark_segmentlog.log.tier.stores import is_store
 from spark_segmentlog.log.upkeep.index_check import check_indexes
@@ -43,8 +45,9 @@ from spark_segmentlog.log.upkeep.segment_survey import (
     survey_segment,
 )
 from spark_segmentlog.log.upkeep.snapshot_check import check_snapshot_at, check_snapshots
-from spark_segmentlog.log.write.preflight import CUTS_THE_LOG, surroundings, torn_segment
-from spark_segmentlog.log.write.staging import list_staged
+from spark_segmentlog.log.write.cut_check import CUTS_THE_LOG, torn_segment
+from spark_segmentlog.log.write.preflight import surroundings
+from spark_segmentlog.log.write.staged_leftovers import list_staged
 
 LOOK_AGAIN_SECONDS: Final = (0.2, 0.5, 1.5)
 
@@ -295,12 +298,12 @@ def _up_to_recovery_point(survey: SegmentSurvey, log: PartitionLog) -> SegmentSu
 
 
 def _check_end(survey: SegmentSurvey) -> Iterator[Finding]:
-    """Tell of offsets behind the last batch that are known to be gone."""
+    """Tell of offsets after the last batch that are known to be gone."""
     lost_range = survey.lost_range
     if lost_range is None or any(_may_have_had(it, lost_range) for it in survey.corrupt):
         return
     start_offset, end_offset = lost_range
-    rest = "" if survey.torn is None else f", behind them {survey.torn.detail}"
+    rest = "" if survey.torn is None else f", after them {survey.torn.detail}"
     yield Finding(
         kind=FindingKind.LOST_OFFSETS,
         path=survey.segment.log_path,
@@ -313,7 +316,7 @@ def _check_end(survey: SegmentSurvey) -> Iterator[Finding]:
 
 
 def _may_have_had(bad: CorruptRange, lost_range: tuple[int, int]) -> bool:
-    """Tell whether bad bytes may have had offsets that are gone behind the last batch."""
+    """Tell whether bad bytes may have had offsets that are gone after the last batch."""
     is_before = bad.start_offset <= lost_range[0]
     return bad.end_offset is None or (is_before and lost_range[1] <= bad.end_offset)
 

@@ -9,8 +9,8 @@ How far the indexes reach is known from one of three:
 - ``.segmentlog-tail`` in the partition directory, which every writer of this library leaves behind,
   if it fits: the log has the size it says, and both indexes have the checksums it says. It needs no
   fsync: what the power took with it no longer fits.
-- in a cleanly shut directory, a well-formed index, behind whose last entry the headers are walked;
-- else nothing: the whole last segment is walked, its checksums compared, its indexes made anew.
+- in a cleanly shut directory, a well-formed index, after whose last entry the headers are walked;
+- else nothing: the whole last segment is walked, its checksums compared, its indexes made again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Final, NoReturn
 
 import numpy as np
 
@@ -44,12 +44,13 @@ from spark_segmentlog.log.names import (
 from spark_segmentlog.log.segment.growth import (
     NO_TIMESTAMP,
     BatchExtents,
-    SegmentTail,
+    SegmentEnd,
     append_batches,
 )
 from spark_segmentlog.log.segment.leader_epochs import FIRST_EPOCH, load_leader_epochs
 from spark_segmentlog.log.segment.segment import Segment
-from spark_segmentlog.log.segment.walk import HeaderWalk, ReadBuffer
+from spark_segmentlog.log.segment.walk import HeaderWalk
+from spark_segmentlog.log.segment.walk_options import WalkOptions
 from spark_segmentlog.record.plain.crc import crc32c
 from spark_segmentlog.record.read.header_table import HeaderTable, check_crcs
 
@@ -59,7 +60,7 @@ ADVICE: Final = "run segmentlog verify, then segmentlog recover, before this log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FolderPlace:
+class PartitionFolder:
     """How a partition's folder lies in its log directory.
 
     Attributes
@@ -74,7 +75,7 @@ class FolderPlace:
     linked_inode: int | None = None
 
     @classmethod
-    def look(cls, log_directory: str, directory: str) -> FolderPlace:
+    def look(cls, log_directory: str, directory: str) -> PartitionFolder:
         """Look at a folder that is there."""
         status = os.stat(directory)
         return cls(
@@ -85,7 +86,7 @@ class FolderPlace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionTail:
+class AppendState:
     """The state of a partition that is about to be appended to.
 
     Attributes
@@ -98,11 +99,11 @@ class PartitionTail:
         Whether `leader-epoch-checkpoint` holds just these.
     file_bytes : int
         Size of the last segment's `.log`, torn tail included; -1 where there is no segment.
-    segment : SegmentTail
+    segment : SegmentEnd
         The last segment up to its end.
-    indexed : SegmentTail
+    indexed : SegmentEnd
         The last segment up to where its indexes are known to hold: its entries stay, those for
-        batches behind its `size_bytes` are made anew. An empty one where nothing of them stays.
+        batches after its `size_bytes` are made again. An empty one where nothing of them stays.
     """
 
     topic_partition: TopicPartition
@@ -111,9 +112,9 @@ class PartitionTail:
     leader_epochs: tuple[LeaderEpoch, ...]
     epochs_are_kept: bool
     file_bytes: int
-    segment: SegmentTail
-    indexed: SegmentTail
-    place: FolderPlace = FolderPlace()
+    segment: SegmentEnd
+    indexed: SegmentEnd
+    folder: PartitionFolder = PartitionFolder()
 
     @property
     def log_end_offset(self) -> int:
@@ -131,9 +132,9 @@ class PartitionTail:
         return os.path.join(self.log_directory, str(self.topic_partition))
 
 
-def read_partition_tail(
+def read_append_state(
     state: LogDirectoryState, topic_partition: TopicPartition, *, index_interval_bytes: int
-) -> PartitionTail:
+) -> AppendState:
     """Find a partition's end.
 
     Raises
@@ -166,7 +167,7 @@ def read_partition_tail(
         end_position=segment.size_bytes,
         log_end_offset=max(segment.next_offset, start),
     )
-    return PartitionTail(
+    return AppendState(
         topic_partition=topic_partition,
         log_directory=state.path,
         log_start_offset=start,
@@ -175,14 +176,14 @@ def read_partition_tail(
         file_bytes=last.size_bytes() if bases else -1,
         segment=segment,
         indexed=indexed,
-        place=FolderPlace.look(state.path, directory),
+        folder=PartitionFolder.look(state.path, directory),
     )
 
 
-def absent_partition_tail(log_directory: str, topic_partition: TopicPartition) -> PartitionTail:
+def absent_append_state(log_directory: str, topic_partition: TopicPartition) -> AppendState:
     """Describe a partition that is about to be made."""
-    empty = SegmentTail.empty(0, created_ms=now_ms())
-    return PartitionTail(
+    empty = SegmentEnd.empty(0, created_ms=now_ms())
+    return AppendState(
         topic_partition=topic_partition,
         log_directory=log_directory,
         log_start_offset=0,
@@ -194,7 +195,7 @@ def absent_partition_tail(log_directory: str, topic_partition: TopicPartition) -
     )
 
 
-def write_tail_file(directory: str, tail: SegmentTail, *, durable: bool = False) -> None:
+def write_tail_file(directory: str, tail: SegmentEnd, *, durable: bool = False) -> None:
     """Leave behind where a segment ends, for the next writer: see the module's text."""
     index_crc, time_index_crc = _index_checksums(directory, tail)
     fields = {
@@ -219,14 +220,14 @@ def last_written_base_offset(directory: str) -> int | None:
 
 def _read_last_segment(
     state: LogDirectoryState, last: Segment, index_interval_bytes: int, *, exists: bool
-) -> tuple[SegmentTail, SegmentTail]:
-    empty = SegmentTail.empty(last.base_offset, created_ms=now_ms())
+) -> tuple[SegmentEnd, SegmentEnd]:
+    empty = SegmentEnd.empty(last.base_offset, created_ms=now_ms())
     if not exists:
         return empty, empty
     remembered = _read_tail_file(last.directory)
     if remembered is not None and _fits(last, remembered):
         return remembered.tail, remembered.tail
-    indexed = _indexed_tail(last, empty) if state.is_clean else empty
+    indexed = _indexed_end(last, empty) if state.is_clean else empty
     flushed_bytes = _flushed_bytes(state, last, remembered)
     walked = _walk_to_end(last, indexed.size_bytes, flushed_bytes)
     if len(walked) == 0:
@@ -241,12 +242,12 @@ def _read_last_segment(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _RememberedTail:
-    tail: SegmentTail
+class _RememberedEnd:
+    tail: SegmentEnd
     index_checksums: tuple[int, int]
 
 
-def _read_tail_file(directory: str) -> _RememberedTail | None:
+def _read_tail_file(directory: str) -> _RememberedEnd | None:
     data = LOCAL.read_file(os.path.join(directory, TAIL_FILE_NAME))
     if data is None:
         return None
@@ -257,8 +258,8 @@ def _read_tail_file(directory: str) -> _RememberedTail | None:
         fields = json.loads(body)
         if fields["format"] != FORMAT_VERSION or set(map(type, fields["tail"].values())) != {int}:
             return None
-        return _RememberedTail(
-            tail=SegmentTail(**fields["tail"]),
+        return _RememberedEnd(
+            tail=SegmentEnd(**fields["tail"]),
             index_checksums=(fields["index_crc"], fields["time_index_crc"]),
         )
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
@@ -266,7 +267,7 @@ def _read_tail_file(directory: str) -> _RememberedTail | None:
         return None
 
 
-def _fits(last: Segment, remembered: _RememberedTail) -> bool:
+def _fits(last: Segment, remembered: _RememberedEnd) -> bool:
     tail = remembered.tail
     return (
         tail.base_offset == last.base_offset
@@ -276,7 +277,7 @@ def _fits(last: Segment, remembered: _RememberedTail) -> bool:
 
 
 def _flushed_bytes(
-    state: LogDirectoryState, last: Segment, remembered: _RememberedTail | None
+    state: LogDirectoryState, last: Segment, remembered: _RememberedEnd | None
 ) -> int | None:
     """Tell up to where the last segment was synced; None where this library did not write last.
 
@@ -291,7 +292,7 @@ def _flushed_bytes(
     return remembered.tail.size_bytes if remembered.tail.base_offset == last.base_offset else 0
 
 
-def _index_checksums(directory: str, tail: SegmentTail) -> tuple[int, int]:
+def _index_checksums(directory: str, tail: SegmentEnd) -> tuple[int, int]:
     """Give the checksums of the indexes; -1 for one that is missing."""
     index, times = (
         os.path.join(directory, segment_file_name(tail.base_offset, suffix))
@@ -311,11 +312,11 @@ def _file_checksum(path: str) -> int:
 def _walk_to_end(last: Segment, position: int, flushed_bytes: int | None) -> BatchExtents:
     """Walk the batches from a position to where the log ends.
 
-    Behind `flushed_bytes` the first bytes that make no good batch are its end.
+    After `flushed_bytes` the first bytes that make no good batch are its end.
     """
     parts: list[BatchExtents] = []
     with last.open_log() as file:
-        walk = HeaderWalk(last, file, position, ReadBuffer(), False, None)
+        walk = HeaderWalk(last, file, WalkOptions(compares_last=True), position=position)
         tables = iter(walk)
         while (table := _next_table(tables, flushed_bytes)) is not None:
             is_good = check_crcs(walk.buffer, table, file_position=walk.file_position)
@@ -325,7 +326,7 @@ def _walk_to_end(last: Segment, position: int, flushed_bytes: int | None) -> Bat
             bad = int(np.argmin(is_good))
             parts.append(batch_extents(table.select(np.arange(bad))))
             if not _is_unflushed(int(table.position[bad]), flushed_bytes):
-                _refuse_unless_torn(walk, table, bad)
+                _refuse_bad(walk, table, bad)
             break
     return BatchExtents.concatenate(parts)
 
@@ -348,22 +349,18 @@ def _is_unflushed(position: int, flushed_bytes: int | None) -> bool:
     return flushed_bytes is not None and position >= flushed_bytes
 
 
-def _refuse_unless_torn(walk: HeaderWalk, table: HeaderTable, bad: int) -> None:
-    """Take a batch with a wrong checksum as the log's end only where a crash can have left it."""
-    position, length = int(table.position[bad]), int(table.size_bytes[bad])
-    missing = walk.missing_offsets(table, position)
-    if walk.is_torn_end(table.select(np.array([bad]))):
-        return
+def _refuse_bad(walk: HeaderWalk, table: HeaderTable, bad: int) -> NoReturn:
+    position = int(table.position[bad])
     raise CrcMismatchError(
         f"record batch with a wrong checksum in the segment to append to: {ADVICE}",
         source=walk.segment.log_path,
         position=position,
         base_offset=int(table.base_offset[bad]),
-        length=length,
-    ).naming(*missing)
+        length=int(table.size_bytes[bad]),
+    ).naming(*walk.missing_offsets(table, position))
 
 
-def _indexed_tail(last: Segment, empty: SegmentTail) -> SegmentTail:
+def _indexed_end(last: Segment, empty: SegmentEnd) -> SegmentEnd:
     """Take a closed segment's state from its indexes, up to the last entry's position."""
     with last.offset_index() as index, last.time_index() as times:
         if not index.is_well_formed(whole=True) or not times.is_well_formed(whole=True):
@@ -375,7 +372,7 @@ def _indexed_tail(last: Segment, empty: SegmentTail) -> SegmentTail:
         return empty
     last_indexed = int(entries["relative_offset"][-1])
     at_intervals = time_entries[time_entries["relative_offset"] <= last_indexed]
-    return SegmentTail(
+    return SegmentEnd(
         base_offset=last.base_offset,
         next_offset=last.base_offset,
         size_bytes=int(entries["position"][-1]),

@@ -35,12 +35,12 @@ from spark_segmentlog.log.segment.growth import (
     AppendedEntries,
     BatchExtents,
     SegmentConfig,
-    SegmentTail,
+    SegmentEnd,
     append_batches,
     final_time_entry,
     must_roll,
 )
-from spark_segmentlog.log.write.append_state import PartitionTail, write_tail_file
+from spark_segmentlog.log.write.append_state import AppendState, write_tail_file
 from spark_segmentlog.log.write.index_completion import complete_indexes
 from spark_segmentlog.record.write.encoder import EncodedBatches, assign_offsets
 
@@ -60,15 +60,13 @@ class PartitionAppender:
 
     Parameters
     ----------
-    tail : PartitionTail
-        From `read_partition_tail`.
+    tail : AppendState
+        From `read_append_state`.
     config : SegmentConfig
     flush_config : FlushConfig
     """
 
-    def __init__(
-        self, tail: PartitionTail, config: SegmentConfig, flush_config: FlushConfig
-    ) -> None:
+    def __init__(self, tail: AppendState, config: SegmentConfig, flush_config: FlushConfig) -> None:
         self.topic_partition = tail.topic_partition
         self._directory = tail.directory
         self._config = config
@@ -149,7 +147,7 @@ class PartitionAppender:
                 self._files.finish_time_index(self._segment)
                 if durable_indexes:
                     self._files.sync_indexes()
-                    # Indexes that were made anew were renamed to their names.
+                    # Indexes that were made again were renamed to their names.
                     self._has_new_names = True
                 self.flush()
                 write_tail_file(self._directory, self._segment)
@@ -172,7 +170,7 @@ class PartitionAppender:
                 f"{self._config.segment_bytes}"
             )
 
-    def _recover(self, tail: PartitionTail) -> SegmentTail:
+    def _recover(self, tail: AppendState) -> SegmentEnd:
         """Cut off a torn tail and complete the indexes of what is there; make what is missing."""
         if not tail.epochs_are_kept:
             path = os.path.join(self._directory, LEADER_EPOCH_CHECKPOINT)
@@ -180,7 +178,7 @@ class PartitionAppender:
             self._has_new_names = True
         if tail.file_bytes < 0:
             self._has_new_names = True
-            return SegmentTail.empty(tail.log_end_offset, created_ms=now_ms())
+            return SegmentEnd.empty(tail.log_end_offset, created_ms=now_ms())
         if tail.file_bytes > tail.segment.size_bytes:
             _cut(self._directory, tail.segment)
         if tail.indexed.size_bytes == tail.segment.size_bytes > 0:
@@ -231,7 +229,7 @@ class PartitionAppender:
         self._files.sync_log()
         # Nobody looks at a closed segment's indexes again, so they have to last.
         self._files.sync_indexes()
-        empty = SegmentTail.empty(self._segment.next_offset, created_ms=now_ms())
+        empty = SegmentEnd.empty(self._segment.next_offset, created_ms=now_ms())
         # Also where it fails half way: names that came and went have to be synced too.
         self._has_new_names = True
         opened = _SegmentFiles.open(self._directory, empty.base_offset)
@@ -244,7 +242,7 @@ class PartitionAppender:
             closed.close()
         self._closed.clear()
 
-    def _take_back(self, before: SegmentTail, error: OSError) -> None:
+    def _take_back(self, before: SegmentEnd, error: OSError) -> None:
         """Cut off what a failed append has written, or take no more where that fails too."""
         if self._closed:
             self._files.close()
@@ -289,7 +287,7 @@ class _SegmentFiles:
             raise
         return cls(*descriptors)
 
-    def append(self, data: memoryview, before: SegmentTail, added: AppendedEntries) -> None:
+    def append(self, data: memoryview, before: SegmentEnd, added: AppendedEntries) -> None:
         """Write a batch, then its index entries."""
         files.write_all(self._log, data, before.size_bytes)
         if len(added.offset_entries):
@@ -299,14 +297,14 @@ class _SegmentFiles:
             position = before.time_entries * time_index.ENTRY.itemsize
             files.write_all(self._time_index, added.time_entries.tobytes(), position)
 
-    def finish_time_index(self, tail: SegmentTail) -> None:
+    def finish_time_index(self, tail: SegmentEnd) -> None:
         """Write the final entry of the time index."""
         entry = final_time_entry(tail)
         position = tail.time_entries * time_index.ENTRY.itemsize
         if len(entry):
             files.write_all(self._time_index, entry.tobytes(), position)
 
-    def cut(self, tail: SegmentTail) -> None:
+    def cut(self, tail: SegmentEnd) -> None:
         """Go back to a state; a final time entry that was there before goes too."""
         files.truncate(self._log, tail.size_bytes)
         files.truncate(self._index, tail.offset_entries * offset_index.ENTRY.itemsize)
@@ -335,7 +333,7 @@ def _remove_segments_behind(directory: str, base_offset: int) -> None:
                 files.unlink(os.path.join(directory, name))
 
 
-def _cut(directory: str, tail: SegmentTail) -> None:
+def _cut(directory: str, tail: SegmentEnd) -> None:
     """Cut a torn tail off a `.log`, and make that last."""
     descriptor = files.open_for_update(
         os.path.join(directory, segment_file_name(tail.base_offset, LOG_SUFFIX))

@@ -1,8 +1,8 @@
 """Completes or rebuilds the `.index` and `.timeindex` of a segment from its batch headers.
 
-Entries up to a known state of the segment stay; those behind it are made by walking the log, by
+Entries up to a known state of the segment stay; those after it are made by walking the log, by
 the rules of `segment_tail`. The time index ends with the segment's largest timestamp. An index
-that is made anew replaces the old one by a rename. One that grows is written in place, and in one
+that is made again replaces the old one by a rename. One that grows is written in place, and in one
 write: where the old final entry made room for others, each of them says at least as much as it
 did, so a reader beside it never finds an index that says less than before.
 """
@@ -22,7 +22,7 @@ from spark_segmentlog.log.names import (
 from spark_segmentlog.log.segment.growth import (
     AppendedEntries,
     BatchExtents,
-    SegmentTail,
+    SegmentEnd,
     append_batches,
     final_time_entry,
 )
@@ -33,13 +33,13 @@ from spark_segmentlog.log.write.append_state import batch_extents
 def complete_indexes(
     topic_partition: TopicPartition,
     directory: str,
-    indexed: SegmentTail,
+    indexed: SegmentEnd,
     *,
     bytes_after: int,
     index_interval_bytes: int,
     durable: bool,
     batches: BatchExtents | None = None,
-) -> SegmentTail:
+) -> SegmentEnd:
     """Walk a segment from where its indexes hold to its end, and write what they lack.
 
     Parameters
@@ -47,8 +47,8 @@ def complete_indexes(
     topic_partition : TopicPartition
     directory : str
         The partition directory.
-    indexed : SegmentTail
-        The segment up to where its indexes hold; an empty one makes them anew.
+    indexed : SegmentEnd
+        The segment up to where its indexes hold; an empty one makes them again.
     bytes_after : int
         End of the log's valid bytes.
     index_interval_bytes : int
@@ -59,7 +59,7 @@ def complete_indexes(
 
     Returns
     -------
-    SegmentTail
+    SegmentEnd
         The segment at its end.
     """
     if batches is None:
@@ -70,7 +70,7 @@ def complete_indexes(
 
 
 def _walk(
-    topic_partition: TopicPartition, directory: str, indexed: SegmentTail, bytes_after: int
+    topic_partition: TopicPartition, directory: str, indexed: SegmentEnd, bytes_after: int
 ) -> BatchExtents:
     segment = Segment(
         topic_partition=topic_partition,
@@ -86,9 +86,9 @@ def _walk(
 
 
 def write_entries(
-    directory: str, indexed: SegmentTail, added: AppendedEntries, *, durable: bool
+    directory: str, indexed: SegmentEnd, added: AppendedEntries, *, durable: bool
 ) -> None:
-    """Write entries behind those that stay, the final time entry last."""
+    """Write entries after those that stay, the final time entry last."""
     # Joined as bytes: numpy would turn entries that it joins to the machine's byte order.
     times = added.time_entries.tobytes() + final_time_entry(added.tail).tobytes()
     for suffix, kept, entry, data in (

@@ -41,12 +41,12 @@ from spark_segmentlog.log.io.reading import LOCAL, local_path
 from spark_segmentlog.log.names import INTERNAL_TOPICS, OffsetRange, TopicPartition
 from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.log.segment.growth import SegmentConfig
-from spark_segmentlog.log.segment.segment import ALL_COLUMNS, ScanOptions, SegmentScanner
-from spark_segmentlog.log.write.append_state import read_partition_tail
+from spark_segmentlog.log.segment.scanner import ALL_COLUMNS, ScanOptions, SegmentScanner
+from spark_segmentlog.log.write.append_state import read_append_state
 from spark_segmentlog.log.write.appender import FlushConfig, PartitionAppender
-from spark_segmentlog.log.write.commit import writing
-from spark_segmentlog.log.write.preflight import check_tail, check_write
+from spark_segmentlog.log.write.open_commits import locked_for_writing
 from spark_segmentlog.log.write.targets import make_log_directories, read_target_layout
+from spark_segmentlog.log.write.write_check import check_log_start, check_write
 from spark_segmentlog.record.write.encoder import (
     DEFAULT_BATCH_SIZE_BYTES,
     DEFAULT_MAX_MESSAGE_BYTES,
@@ -167,7 +167,7 @@ class LocalLog(Closing):
         self._is_closed = threading.Event()
         make_log_directories(paths)
         with ExitStack() as stack:
-            stack.enter_context(writing(paths, timeout_ms=lock_timeout_ms))
+            stack.enter_context(locked_for_writing(paths, timeout_ms=lock_timeout_ms))
             self._layout = read_target_layout(paths, new_partition_count=new_partition_count)
             self._states = {
                 path: LogDirectoryState.read(path) for path in self._layout.log_directories
@@ -286,7 +286,7 @@ class LocalLog(Closing):
         return self._partition_log(TopicPartition(topic, partition)).log_start_offset
 
     def log_end_offset(self, topic: str, partition: int) -> int:
-        """Offset behind the last record of a partition."""
+        """Offset after the last record of a partition."""
         topic_partition = TopicPartition(topic, partition)
         if topic in INTERNAL_TOPICS:
             return self._partition_log(topic_partition).log_end_offset
@@ -332,12 +332,12 @@ class LocalLog(Closing):
     def _open_appender(self, topic_partition: TopicPartition) -> PartitionAppender:
         layout = self._layout
         check_write(layout, [topic_partition], self._states)
-        tail = read_partition_tail(
+        tail = read_append_state(
             self._states[layout.directory_of(topic_partition)],
             topic_partition,
             index_interval_bytes=self._config.index_interval_bytes,
         )
-        check_tail(tail)
+        check_log_start(tail)
         if layout.lacks_topic_id(topic_partition):
             _write_topic_id(tail.directory, layout.topic_id_file(topic_partition.topic))
         return PartitionAppender(tail, self._config, self._flush_config)
@@ -446,7 +446,8 @@ class LocalLog(Closing):
         if not is_of_this_process(self._process_id):
             raise SegmentLogError(
                 f"the log {list(self._layout.log_directories)} was opened in process "
-                f"{self._process_id}, which this one was forked from: open it anew where it is used"
+                f"{self._process_id}, which this one was forked from: open it again where it is "
+                "used"
             )
         with self._mutex:
             if self._is_closed.is_set():

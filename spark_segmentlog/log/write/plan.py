@@ -3,7 +3,7 @@
 Extents of a partition are taken in the order of their tasks, and within a task in the order in
 which they were written. An extent that is a whole staged file becomes a segment by a rename where
 it is large (`ADOPTED_BYTES`, or a quarter of `segment.bytes` if that is less) or where a segment
-starts anyway. Others are copied behind the last segment, or into a new one where Kafka's rules say
+starts anyway. Others are copied after the last segment, or into a new one where Kafka's rules say
 that the last one is full. An extent is never cut. Offsets are dense from the partition's end.
 
 Pure arithmetic: no file is touched here.
@@ -16,10 +16,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from spark_segmentlog.log.directory.journal import AdoptStep, CopyStep, PartitionPlan, SegmentPlan
-from spark_segmentlog.log.segment.growth import SegmentConfig, SegmentTail, must_roll
-from spark_segmentlog.log.write.append_state import PartitionTail
-from spark_segmentlog.log.write.staging import StagedExtent
+from spark_segmentlog.log.directory.commit_steps import (
+    AdoptStep,
+    CopyStep,
+    PartitionPlan,
+    SegmentPlan,
+)
+from spark_segmentlog.log.segment.growth import SegmentConfig, SegmentEnd, must_roll
+from spark_segmentlog.log.write.append_state import AppendState
+from spark_segmentlog.log.write.staged_file import StagedExtent
 from spark_segmentlog.record.layout import (
     MAGIC_OFFSET,
     OFFSET_LENGTH,
@@ -34,7 +39,7 @@ ADOPTED_BYTES: Final = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlacedExtent:
+class StagedSpan:
     """An extent in its file; `adoptable` where it is all of the file."""
 
     extent: StagedExtent
@@ -55,8 +60,8 @@ class PlannedPartition:
 
 
 def plan_partition(
-    tail: PartitionTail,
-    extents: Sequence[PlacedExtent],
+    tail: AppendState,
+    extents: Sequence[StagedSpan],
     *,
     config: SegmentConfig,
     exists: bool,
@@ -68,9 +73,9 @@ def plan_partition(
 
     Parameters
     ----------
-    tail : PartitionTail
+    tail : AppendState
         Its state before.
-    extents : sequence of PlacedExtent
+    extents : sequence of StagedSpan
         In the order of their rows; may be empty.
     config : SegmentConfig
     exists : bool
@@ -102,7 +107,7 @@ def plan_partition(
             partition_metadata=partition_metadata,
             segments=segments,
             steps=tuple(planner.steps),
-            linked_inode=tail.place.linked_inode,
+            linked_inode=tail.folder.linked_inode,
         ),
     )
 
@@ -120,17 +125,17 @@ def _stamped(header: bytes, base_offset: int, leader_epoch: int) -> bytes:
 class _Planner:
     """Walks extents along the end of a partition."""
 
-    def __init__(self, tail: PartitionTail, config: SegmentConfig, now_ms: int) -> None:
+    def __init__(self, tail: AppendState, config: SegmentConfig, now_ms: int) -> None:
         self._tail = tail
         self._config = config
         self._now_ms = now_ms
         self.current = tail.segment
         if tail.file_bytes < 0 or tail.log_end_offset > tail.segment.next_offset:
             self.current = self._empty(tail.log_end_offset)
-        self._made: list[SegmentTail] = []
+        self._made: list[SegmentEnd] = []
         self.steps: list[AdoptStep | CopyStep] = []
 
-    def place(self, placed: PlacedExtent) -> int:
+    def place(self, placed: StagedSpan) -> int:
         """Give an extent its place; return its first offset."""
         extent = placed.extent
         base_offset = self.current.next_offset
@@ -176,7 +181,7 @@ class _Planner:
             return ()
         return tuple(self._segment_plan(segment) for segment in [*self._made, self.current])
 
-    def _segment_plan(self, segment: SegmentTail) -> SegmentPlan:
+    def _segment_plan(self, segment: SegmentEnd) -> SegmentPlan:
         before = self._tail
         existed = before.file_bytes >= 0 and segment.base_offset == before.segment.base_offset
         return SegmentPlan(
@@ -187,12 +192,12 @@ class _Planner:
             indexed=(before.indexed if existed else self._empty(segment.base_offset)),
         )
 
-    def _is_adoptable(self, placed: PlacedExtent) -> bool:
+    def _is_adoptable(self, placed: StagedSpan) -> bool:
         return (
             placed.is_whole_file
             and (self.current.size_bytes == 0 or self._is_large(placed.extent))
             and os.path.dirname(placed.staged_path) == self._tail.log_directory
-            and self._tail.place.takes_renames
+            and self._tail.folder.takes_renames
         )
 
     def _is_large(self, extent: StagedExtent) -> bool:
@@ -209,8 +214,8 @@ class _Planner:
             index_entries=self._most_entries(extent),
         )
 
-    def _grown(self, extent: StagedExtent) -> SegmentTail:
-        """Describe the segment behind an extent; its index entries are counted at their most."""
+    def _grown(self, extent: StagedExtent) -> SegmentEnd:
+        """Describe the segment after an extent; its index entries are counted at their most."""
         current = self.current
         is_first = current.size_bytes == 0
         return replace(
@@ -227,5 +232,5 @@ class _Planner:
         by_size = extent.size_bytes // (self._config.index_interval_bytes + 1) + 1
         return min(extent.batch_count, by_size)
 
-    def _empty(self, base_offset: int) -> SegmentTail:
-        return SegmentTail.empty(base_offset, created_ms=self._now_ms)
+    def _empty(self, base_offset: int) -> SegmentEnd:
+        return SegmentEnd.empty(base_offset, created_ms=self._now_ms)

@@ -15,22 +15,17 @@ import errno
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
 
-import numpy as np
-
-from spark_segmentlog.errors import RecoveryError
+from spark_segmentlog.log.directory.commit_steps import AdoptStep, PartitionPlan, SegmentPlan
 from spark_segmentlog.log.directory.journal import (
     COMMIT_DIRECTORY_NAME,
-    VERSIONS_FILE_NAME,
-    AdoptStep,
-    ApplicationVersion,
     CommitPhase,
-    CopyStep,
     Journal,
-    PartitionPlan,
-    SegmentPlan,
     journal_path,
+)
+from spark_segmentlog.log.directory.versions import (
+    VERSIONS_FILE_NAME,
+    ApplicationVersion,
     read_versions,
 )
 from spark_segmentlog.log.formats.checkpoints import (
@@ -45,15 +40,19 @@ from spark_segmentlog.log.formats.checkpoints import (
 )
 from spark_segmentlog.log.io import files
 from spark_segmentlog.log.io.reading import LOCAL
-from spark_segmentlog.log.names import TopicPartition, segment_file_name
-from spark_segmentlog.log.segment.growth import BatchExtents, SegmentTail
+from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.log.segment.growth import BatchExtents, SegmentEnd
 from spark_segmentlog.log.write.append_state import write_tail_file
 from spark_segmentlog.log.write.index_completion import complete_indexes
-from spark_segmentlog.log.write.stamping import header_checksum_of
-from spark_segmentlog.record.layout import RECORD_BATCH_HEADER
-
-COMPARED_BYTES: Final = 1024 * 1024
-MAX_OPEN_STAGED: Final = 64
+from spark_segmentlog.log.write.target_check import (
+    StagedSources,
+    adopt_step,
+    check_copies,
+    check_targets,
+    copy_steps,
+    is_to_be_renamed,
+    log_path,
+)
 
 
 def write_journals(journals: Sequence[Journal]) -> None:
@@ -104,7 +103,7 @@ def roll_forward(journals: Sequence[Journal], *, known_batches: KnownBatches | N
     OSError
         A step failed; the journals stay.
     """
-    # Behind a visible journal all steps are taken, and others may have written since.
+    # After a visible journal all steps are taken, and others may have written since.
     if not any(journal.is_visible for journal in journals):
         if known_batches is None:
             for journal in journals:
@@ -123,132 +122,10 @@ def roll_forward(journals: Sequence[Journal], *, known_batches: KnownBatches | N
 def _roll_forward_part(journal: Journal, known_batches: KnownBatches | None) -> None:
     _unlink_mark(journal)
     _make_partition_directories(journal)
-    with _StagedSources() as sources:
+    with StagedSources() as sources:
         for plan in journal.partitions:
             _take_steps(journal, plan, sources, known_batches)
     _write_checkpoints(journal)
-
-
-# Looking
-
-
-def check_targets(journal: Journal) -> None:
-    """Look at all that the steps would touch.
-
-    Raises
-    ------
-    RecoveryError
-        A file is in a state that no crash of this commit leaves.
-    """
-    with _StagedSources() as sources:
-        for plan in journal.partitions:
-            _check_folder(journal, plan)
-            for segment in plan.segments:
-                _check_segment(plan, segment, sources)
-
-
-def _check_folder(journal: Journal, plan: PartitionPlan) -> None:
-    """Refuse to go through a link that is not, in this very directory, what it was."""
-    if not os.path.islink(plan.directory):
-        return
-    is_the_same = os.stat(journal.log_directory).st_ino == journal.inode
-    try:
-        leads_to = os.stat(plan.directory).st_ino
-    except FileNotFoundError:
-        leads_to = None
-    if plan.linked_inode is None or not is_the_same or leads_to != plan.linked_inode:
-        raise RecoveryError(
-            f"partition folder {plan.directory} is a link, and not the one of the open commit: put "
-            "the folder itself, or a mount of it, in its place, then run segmentlog recover"
-        )
-
-
-def _check_segment(plan: PartitionPlan, segment: SegmentPlan, sources: _StagedSources) -> None:
-    path = _log_path(plan, segment.base_offset)
-    size = _size_if_there(path)
-    adopt = _adopt_step(plan, segment.base_offset)
-    is_as_before = size == segment.file_bytes_before
-    if adopt is not None:
-        if _is_to_be_renamed(adopt, path):
-            if is_as_before:
-                # The power may take back a rename, and leave what was appended behind it since.
-                path = adopt.staged_path
-                size = _size_if_there(path)
-            elif adopt.size_bytes > size:
-                raise _unexpected(path, size, segment)
-        _check_adopted(path, size, adopt, segment)
-    elif is_as_before:
-        return
-    start = segment.valid_bytes_before if adopt is None else adopt.size_bytes
-    if not start <= size <= max(segment.bytes_after, segment.file_bytes_before):
-        raise _unexpected(path, size, segment)
-    for step in _copy_steps(plan, segment.base_offset):
-        _check_copied(path, size, step, sources, torn_bytes=segment.file_bytes_before)
-
-
-def _is_to_be_renamed(adopt: AdoptStep, path: str) -> bool:
-    """Tell whether the staged file still waits; the power may leave it with both of its names."""
-    if not os.path.lexists(adopt.staged_path):
-        return False
-    return not (os.path.lexists(path) and os.path.samefile(adopt.staged_path, path))
-
-
-def _check_adopted(path: str, size: int, adopt: AdoptStep, segment: SegmentPlan) -> None:
-    """Know a staged file by inode, size and first batch; a copy of it by all its headers."""
-    if size < adopt.size_bytes or _first_header(path) != adopt.first_header:
-        raise _unexpected(path, size, segment)
-    is_the_same = os.stat(path).st_ino == adopt.inode
-    if not is_the_same and header_checksum_of(path, adopt.size_bytes) != adopt.header_checksum:
-        raise _unexpected(path, size, segment)
-
-
-def _check_copied(
-    path: str,
-    size: int,
-    step: CopyStep,
-    sources: _StagedSources,
-    *,
-    torn_bytes: int,
-    allow_zeros: bool = True,
-) -> None:
-    """Compare what is there of a copy with its source: lost pages are zeros.
-
-    Up to `torn_bytes` the file held a torn tail before, which may be there again.
-    """
-    source = sources.open(step.staged_path)
-    target = files.open_plain_file(path)
-    try:
-        done, there = (
-            max(torn_bytes - step.position, 0),
-            min(step.length_bytes, size - step.position),
-        )
-        while done < there:
-            count = min(COMPARED_BYTES, there - done)
-            ours = files.read_exactly(source, step.staged_position + done, count)
-            found = files.read_exactly(target, step.position + done, count)
-            if found != ours and not (allow_zeros and _is_ours(found, ours)):
-                raise RecoveryError(
-                    f"bytes that are not of the open commit near position "
-                    f"{step.position + done} (file {path})"
-                )
-            done += count
-    finally:
-        files.close(target)
-
-
-def _check_copies(plan: PartitionPlan, segment: SegmentPlan, sources: _StagedSources) -> None:
-    """Read back what was copied again, since something went wrong the first time."""
-    path = _log_path(plan, segment.base_offset)
-    for step in _copy_steps(plan, segment.base_offset):
-        _check_copied(path, segment.bytes_after, step, sources, torn_bytes=0, allow_zeros=False)
-
-
-def _is_ours(found: bytes, ours: bytes) -> bool:
-    """Compare bytes, taking zeros for bytes of ours that were lost."""
-    if len(found) != len(ours):
-        return False
-    there = np.frombuffer(found, np.uint8)
-    return bool(((there == np.frombuffer(ours, np.uint8)) | (there == 0)).all())
 
 
 # The steps
@@ -257,7 +134,7 @@ def _is_ours(found: bytes, ours: bytes) -> bool:
 def _take_steps(
     journal: Journal,
     plan: PartitionPlan,
-    sources: _StagedSources,
+    sources: StagedSources,
     known_batches: KnownBatches | None,
 ) -> None:
     directory = plan.directory
@@ -267,15 +144,15 @@ def _take_steps(
     if plan.leader_epochs is not None:
         path = os.path.join(directory, LEADER_EPOCH_CHECKPOINT)
         files.write_atomically(path, format_leader_epochs(plan.leader_epochs))
-    tail: SegmentTail | None = None
+    tail: SegmentEnd | None = None
     for segment in plan.segments:
         _write_log(plan, segment, sources)
         if known_batches is None:
-            _check_copies(plan, segment, sources)
+            check_copies(plan, segment, sources)
         tail = _complete_indexes(journal, plan, segment, known_batches)
     if tail is not None:
         write_tail_file(directory, tail)
-    # Indexes that were made anew were renamed to their names, which a mark speaks of too.
+    # Indexes that were made again were renamed to their names, which a mark speaks of too.
     if _makes_names(plan) or journal.clean_shutdown_mark is not None:
         files.fsync_directory(directory)
 
@@ -285,12 +162,12 @@ def _complete_indexes(
     plan: PartitionPlan,
     segment: SegmentPlan,
     known_batches: KnownBatches | None,
-) -> SegmentTail:
-    """Complete the indexes; after a crash make them anew, as unsynced entries may be gone."""
+) -> SegmentEnd:
+    """Complete the indexes; after a crash make them again, as unsynced entries may be gone."""
     indexed = segment.indexed
     is_marked = journal.clean_shutdown_mark is not None
     if known_batches is None:
-        indexed = SegmentTail.empty(segment.base_offset, created_ms=indexed.created_ms)
+        indexed = SegmentEnd.empty(segment.base_offset, created_ms=indexed.created_ms)
     return complete_indexes(
         plan.topic_partition,
         plan.directory,
@@ -304,13 +181,13 @@ def _complete_indexes(
 
 
 def _batches_behind(
-    plan: PartitionPlan, segment: SegmentPlan, indexed: SegmentTail, known: KnownBatches
+    plan: PartitionPlan, segment: SegmentPlan, indexed: SegmentEnd, known: KnownBatches
 ) -> BatchExtents | None:
-    """Join the batches behind a state of a segment; None where not all of them are known."""
-    adopt = _adopt_step(plan, segment.base_offset)
+    """Join the batches after a state of a segment; None where not all of them are known."""
+    adopt = adopt_step(plan, segment.base_offset)
     places = [] if adopt is None else [(adopt.staged_path, 0)]
     places.extend(
-        (step.staged_path, step.staged_position) for step in _copy_steps(plan, segment.base_offset)
+        (step.staged_path, step.staged_position) for step in copy_steps(plan, segment.base_offset)
     )
     if indexed.size_bytes != segment.valid_bytes_before or not known.keys() >= set(places):
         return None
@@ -327,15 +204,15 @@ def _makes_names(plan: PartitionPlan) -> bool:
     )
 
 
-def _write_log(plan: PartitionPlan, segment: SegmentPlan, sources: _StagedSources) -> None:
-    path = _log_path(plan, segment.base_offset)
-    adopt = _adopt_step(plan, segment.base_offset)
+def _write_log(plan: PartitionPlan, segment: SegmentPlan, sources: StagedSources) -> None:
+    path = log_path(plan, segment.base_offset)
+    adopt = adopt_step(plan, segment.base_offset)
     start = segment.valid_bytes_before
     if adopt is not None:
-        if _is_to_be_renamed(adopt, path):
+        if is_to_be_renamed(adopt, path):
             _adopt(adopt, path, sources)
         start = adopt.size_bytes
-    copies = _copy_steps(plan, segment.base_offset)
+    copies = copy_steps(plan, segment.base_offset)
     descriptor = files.open_for_update(path, create=segment.file_bytes_before < 0)
     try:
         is_longer = os.fstat(descriptor).st_size > start
@@ -355,7 +232,7 @@ def _write_log(plan: PartitionPlan, segment: SegmentPlan, sources: _StagedSource
         files.close(descriptor)
 
 
-def _adopt(adopt: AdoptStep, path: str, sources: _StagedSources) -> None:
+def _adopt(adopt: AdoptStep, path: str, sources: StagedSources) -> None:
     """Rename a staged file to a segment; copied where the folder is on another mount after all."""
     try:
         files.rename(adopt.staged_path, path)
@@ -365,7 +242,7 @@ def _adopt(adopt: AdoptStep, path: str, sources: _StagedSources) -> None:
         _copy_whole(adopt, path, sources)
 
 
-def _copy_whole(adopt: AdoptStep, path: str, sources: _StagedSources) -> None:
+def _copy_whole(adopt: AdoptStep, path: str, sources: StagedSources) -> None:
     temporary = path + files.TEMPORARY_SUFFIX
     descriptor = files.open_for_update(temporary, create=True)
     try:
@@ -420,7 +297,7 @@ def _write_checkpoint(directory: str, name: str, offsets: Mapping[TopicPartition
 
 
 def _publish(journals: Sequence[Journal]) -> None:
-    """Raise the counters, put the marks back, and end the caps of all directories at once.
+    """Raise the counters, put the marks back, and show what is new in all directories at once.
 
     What the marks vouch for lasts by now, and so do the checkpoints before a mark does: the folder
     is synced between the two.
@@ -453,73 +330,3 @@ def _write_journal(journal: Journal) -> None:
     files.fsync_directory(journal.log_directory)
     files.write_atomically(path, journal.to_bytes())
     files.fsync_directory(folder)
-
-
-class _StagedSources:
-    """Staged files that are open for copying, not too many at a time."""
-
-    def __init__(self) -> None:
-        self._descriptors: dict[str, int] = {}
-
-    def __enter__(self) -> _StagedSources:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for descriptor in self._descriptors.values():
-            files.close(descriptor)
-        self._descriptors.clear()
-
-    def open(self, path: str) -> int:
-        if path not in self._descriptors:
-            if len(self._descriptors) >= MAX_OPEN_STAGED:
-                files.close(self._descriptors.pop(next(iter(self._descriptors))))
-            try:
-                self._descriptors[path] = files.open_plain_file(path)
-            except FileNotFoundError as error:
-                raise RecoveryError(
-                    f"a staged file of the open commit is missing (file {path})"
-                ) from error
-        return self._descriptors[path]
-
-
-def _adopt_step(plan: PartitionPlan, base_offset: int) -> AdoptStep | None:
-    for step in plan.steps:
-        if isinstance(step, AdoptStep) and step.base_offset == base_offset:
-            return step
-    return None
-
-
-def _copy_steps(plan: PartitionPlan, base_offset: int) -> list[CopyStep]:
-    return [
-        step
-        for step in plan.steps
-        if isinstance(step, CopyStep) and step.base_offset == base_offset
-    ]
-
-
-def _log_path(plan: PartitionPlan, base_offset: int) -> str:
-    return os.path.join(plan.directory, segment_file_name(base_offset))
-
-
-def _size_if_there(path: str) -> int:
-    """Measure a file; -1 where it is not there."""
-    try:
-        return os.lstat(path).st_size
-    except FileNotFoundError:
-        return -1
-
-
-def _first_header(path: str) -> bytes:
-    descriptor = files.open_plain_file(path)
-    try:
-        return files.read_exactly(descriptor, 0, RECORD_BATCH_HEADER.size)
-    finally:
-        files.close(descriptor)
-
-
-def _unexpected(path: str, size: int, segment: SegmentPlan) -> RecoveryError:
-    return RecoveryError(
-        f"segment is in a state that no crash of the open commit leaves: {size} bytes (-1: not "
-        f"there), recorded are {segment.file_bytes_before} before and {segment.bytes_after} "
-        f"after (file {path})"
-    )

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from spark_segmentlog.errors import StagingError
 from spark_segmentlog.log.io import files
 from spark_segmentlog.log.segment.growth import BatchExtents
-from spark_segmentlog.log.write.staging import StagedExtent, StagedFile, header_checksum
+from spark_segmentlog.log.write.staged_file import StagedExtent, StagedFile, header_checksum
 from spark_segmentlog.record.layout import LOG_OVERHEAD, MAGIC_V2, RECORD_BATCH_HEADER
 from spark_segmentlog.record.read.header_table import StopReason, scan_headers
 
@@ -46,7 +46,7 @@ class StagedHeaders:
 
 
 @dataclass(frozen=True, slots=True)
-class StagedPlace:
+class InspectedFile:
     """A staged file that is there with the size that was reported."""
 
     file: StagedFile
@@ -55,7 +55,7 @@ class StagedPlace:
     first_header: bytes
 
 
-def find_staged(file: StagedFile) -> StagedPlace:
+def inspect_staged(file: StagedFile) -> InspectedFile:
     """Look at a staged file's name and size.
 
     Raises
@@ -79,17 +79,17 @@ def find_staged(file: StagedFile) -> StagedPlace:
             f"staged file has {status.st_size} bytes, its task reported {file.size_bytes} "
             f"(file {file.path})"
         )
-    return StagedPlace(file, tuple(file.unpack_extents()), status.st_ino, first_header)
+    return InspectedFile(file, tuple(file.unpack_extents()), status.st_ino, first_header)
 
 
 def stamp_offsets(
-    place: StagedPlace, base_offsets: Sequence[int], leader_epochs: Sequence[int]
+    inspected: InspectedFile, base_offsets: Sequence[int], leader_epochs: Sequence[int]
 ) -> list[BatchExtents]:
     """Write final base offsets and leader epochs into a staged file, and sync it.
 
     Parameters
     ----------
-    place : StagedPlace
+    inspected : InspectedFile
     base_offsets, leader_epochs : sequence of int
         One for each extent.
 
@@ -104,23 +104,23 @@ def stamp_offsets(
     StagingError
         The headers are not those that the task reported; nothing was written.
     """
-    descriptor = files.open_for_update(place.file.path)
+    descriptor = files.open_for_update(inspected.file.path)
     try:
-        headers = _read_headers(descriptor, place.file)
-        _check(headers, place)
-        stamps = _stamps(headers, place, base_offsets, leader_epochs)
+        headers = _read_headers(descriptor, inspected.file)
+        _check(headers, inspected)
+        stamps = _stamps(headers, inspected, base_offsets, leader_epochs)
         _write_stamps(descriptor, headers, stamps)
         files.fsync(descriptor)
     finally:
         files.close(descriptor)
-    return _extents(headers, place, stamps) if _has_large_batches(place.file) else []
+    return _extents(headers, inspected, stamps) if _has_large_batches(inspected.file) else []
 
 
 def _extents(
-    headers: StagedHeaders, place: StagedPlace, stamps: npt.NDArray[np.void]
+    headers: StagedHeaders, inspected: InspectedFile, stamps: npt.NDArray[np.void]
 ) -> list[BatchExtents]:
     last_offsets = stamps["base_offset"].astype(np.int64) + headers.last_offset_deltas
-    ends = np.cumsum([extent.batch_count for extent in place.extents]).tolist()
+    ends = np.cumsum([extent.batch_count for extent in inspected.extents]).tolist()
     return [
         BatchExtents(
             headers.sizes_bytes[start:end],
@@ -151,7 +151,11 @@ def header_checksum_of(path: str, size_bytes: int) -> int:
 
 
 def _read_headers(descriptor: int, file: StagedFile) -> StagedHeaders:
-    """Walk a staged file's batch headers."""
+    """List a staged file's batch headers.
+
+    No walk over a segment: the offsets in it are not final, and any byte that is not as its task
+    reported it refuses the commit.
+    """
     if _has_large_batches(file):
         return _read_single_headers(descriptor, file)
     return _scan_pieces(descriptor, file.path, file.size_bytes)
@@ -199,24 +203,24 @@ def _scan_pieces(descriptor: int, path: str, size_bytes: int) -> StagedHeaders:
     return StagedHeaders(*(np.concatenate([np.empty(0, np.int64), *parts]) for parts in columns))
 
 
-def _check(headers: StagedHeaders, place: StagedPlace) -> None:
+def _check(headers: StagedHeaders, inspected: InspectedFile) -> None:
     checksum = headers.checksum()
-    if checksum != place.file.header_checksum:
+    if checksum != inspected.file.header_checksum:
         raise StagingError(
             f"checksum over the batch headers is {checksum:#010x}, its task reported "
-            f"{place.file.header_checksum:#010x} (file {place.file.path})"
+            f"{inspected.file.header_checksum:#010x} (file {inspected.file.path})"
         )
 
 
 def _stamps(
     headers: StagedHeaders,
-    place: StagedPlace,
+    inspected: InspectedFile,
     base_offsets: Sequence[int],
     leader_epochs: Sequence[int],
 ) -> npt.NDArray[np.void]:
     counts = headers.last_offset_deltas + 1
     firsts = np.cumsum(counts) - counts
-    batch_counts = [extent.batch_count for extent in place.extents]
+    batch_counts = [extent.batch_count for extent in inspected.extents]
     extent_starts = np.cumsum([0, *batch_counts[:-1]])
     shifts = np.array(base_offsets, np.int64) - firsts[extent_starts]
     stamps = np.empty(len(counts), STAMP)
@@ -243,8 +247,8 @@ def _write_stamps(descriptor: int, headers: StagedHeaders, stamps: npt.NDArray[n
         piece = np.frombuffer(
             bytearray(files.read_exactly(descriptor, start, int(ends[last - 1]) - start)), np.uint8
         )
-        places = (headers.positions[first:last] - start)[:, None] + np.arange(STAMP.itemsize)
-        piece[places] = stamps[first:last].view(np.uint8).reshape(-1, STAMP.itemsize)
+        indexes = (headers.positions[first:last] - start)[:, None] + np.arange(STAMP.itemsize)
+        piece[indexes] = stamps[first:last].view(np.uint8).reshape(-1, STAMP.itemsize)
         files.write_all(descriptor, piece.data, start)
         first = last
 

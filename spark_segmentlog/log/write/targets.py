@@ -58,7 +58,7 @@ class TargetLayout:
     ----------
     log_directories : tuple of str
         Real paths, sorted.
-    partitions : mapping of topic to mapping of partition to slot in `log_directories`
+    partitions : mapping of topic to mapping of partition to index in `log_directories`
     partition_counts : tuple of int
         Partition directories in each log directory.
     new_partition_count : int
@@ -130,14 +130,14 @@ class TargetLayout:
             not self.may_grow or topic_partition.partition in (existing or {})
         )
         if not is_there and (self.cluster_topics is None or self.allow_unsafe):
-            return self.log_directories[self._new_slot(topic_partition)]
-        slot = (existing or {}).get(topic_partition.partition)
-        if slot is None:
+            return self.log_directories[self._new_directory_index(topic_partition)]
+        directory_index = (existing or {}).get(topic_partition.partition)
+        if directory_index is None:
             raise UnknownTopicOrPartitionError(
                 f"partition {topic_partition} is in none of {list(self.log_directories)}; the "
                 f"topic's partitions there are {sorted(existing or ())}"
             )
-        return self.log_directories[slot]
+        return self.log_directories[directory_index]
 
     def check_topic(self, topic: str) -> None:
         """Refuse topics that may not be written.
@@ -171,8 +171,8 @@ class TargetLayout:
         """Give the `partition.metadata` of a new partition: the topic's id, or a new one."""
         if self.cluster_topics is not None and topic in self.cluster_topics:
             return format_partition_metadata(PartitionMetadata(self.cluster_topics[topic].topic_id))
-        for partition, slot in self.partitions.get(topic, {}).items():
-            directory = os.path.join(self.log_directories[slot], f"{topic}-{partition}")
+        for partition, directory_index in self.partitions.get(topic, {}).items():
+            directory = os.path.join(self.log_directories[directory_index], f"{topic}-{partition}")
             metadata = read_partition_metadata(LOCAL, directory)
             if metadata is not None:
                 return format_partition_metadata(metadata)
@@ -198,9 +198,9 @@ class TargetLayout:
         partitions = dict(self.partitions.get(topic, {}))
         for number in numbers:
             self._check_not_elsewhere(TopicPartition(topic, number))
-            slot = counts.index(min(counts))
-            counts[slot] += 1
-            partitions[number] = slot
+            directory_index = counts.index(min(counts))
+            counts[directory_index] += 1
+            partitions[number] = directory_index
         return replace(
             self,
             partitions={**self.partitions, topic: partitions},
@@ -216,7 +216,7 @@ class TargetLayout:
                     "broker, which would not start with a second one: name that directory too"
                 )
 
-    def _new_slot(self, topic_partition: TopicPartition) -> int:
+    def _new_directory_index(self, topic_partition: TopicPartition) -> int:
         """Deal a new topic's partitions out to the directories, those that hold fewest first."""
         # Topics that are new together start at different ones of equally empty directories.
         turn = zlib.crc32(topic_partition.topic.encode()) % len(self.partition_counts)
@@ -246,11 +246,13 @@ def read_target_layout(
     log_directories = tuple(sorted({os.path.realpath(path) for path in paths}))
     partitions: dict[str, dict[int, int]] = {}
     counts = []
-    for slot, directory in enumerate(log_directories):
+    for directory_index, directory in enumerate(log_directories):
         found = _list_partitions(directory)
         counts.append(len(found))
         for topic_partition in found:
-            partitions.setdefault(topic_partition.topic, {})[topic_partition.partition] = slot
+            partitions.setdefault(topic_partition.topic, {})[topic_partition.partition] = (
+                directory_index
+            )
     cluster = read_cluster(log_directories)
     if cluster is not None and cluster.topics is None and not allow_unsafe:
         raise missing_metadata(cluster, log_directories)
@@ -290,9 +292,11 @@ def _deal_out(partition_counts: tuple[int, ...], turn: int, new_count: int) -> t
     counts = list(partition_counts)
     chosen = []
     for _ in range(new_count):
-        slot = min(range(len(counts)), key=lambda it: (counts[it], (it - turn) % len(counts)))
-        counts[slot] += 1
-        chosen.append(slot)
+        directory_index = min(
+            range(len(counts)), key=lambda it: (counts[it], (it - turn) % len(counts))
+        )
+        counts[directory_index] += 1
+        chosen.append(directory_index)
     return tuple(chosen)
 
 

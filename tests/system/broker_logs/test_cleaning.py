@@ -14,7 +14,7 @@ from spark_segmentlog.log.formats.transaction_index import (
     parse_transaction_index,
 )
 from spark_segmentlog.log.partition.log_manager import LogManager
-from spark_segmentlog.log.segment.segment import ScanOptions
+from spark_segmentlog.log.segment.scanner import ScanOptions
 from spark_segmentlog.log.transactions.producer_survey import survey_producers
 from spark_segmentlog.log.upkeep.compaction import CompactionConfig, PartitionCompaction, compact
 from spark_segmentlog.log.upkeep.retention import RetentionConfig, apply_retention

@@ -9,8 +9,9 @@ import pytest
 
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.partition.log_manager import LogManager
-from spark_segmentlog.log.partition.partition_log import PartitionLog, scan_segments
-from spark_segmentlog.log.segment.segment import ScanOptions
+from spark_segmentlog.log.partition.partition_log import PartitionLog
+from spark_segmentlog.log.partition.scan import scan_segments
+from spark_segmentlog.log.segment.scanner import ScanOptions
 from spark_segmentlog.record.read.record_filter import RecordFilter
 from tests.support.object_store import PAGE, RECORDS, ObjectStore, add_partition
 

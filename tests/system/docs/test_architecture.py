@@ -14,8 +14,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
-from spark_segmentlog.log.write.commit import CommitRequest, commit_staged_batches
-from spark_segmentlog.log.write.staging import new_write_id
+from spark_segmentlog.log.write.commit import commit_staged_batches
+from spark_segmentlog.log.write.prepare import CommitRequest
+from spark_segmentlog.log.write.staged_leftovers import new_write_id
 from spark_segmentlog.query.options import parse_read_options, parse_write_options
 from spark_segmentlog.query.read_plan import ReadRequest
 from spark_segmentlog.query.row_stager import RowStager, segment_config

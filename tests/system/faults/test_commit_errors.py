@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spark_segmentlog.errors import CommitPendingError, StagingError
-from spark_segmentlog.log.write.commit import writing
+from spark_segmentlog.log.write.open_commits import locked_for_writing
 from tests.support.fault_layer import Faults
 from tests.support.scenarios import (
     MARK,
@@ -59,7 +59,7 @@ class Outcomes:
 def check_reopened(scenario: Scenario, outcomes: Outcomes, *, must_be: str) -> None:
     """Read before anyone mends, then open for writing, then try the write again."""
     assert outcomes.name(scenario.rows()) in ("before", must_be)
-    with writing(scenario.directories):
+    with locked_for_writing(scenario.directories):
         pass
     assert outcomes.name(scenario.rows()) == must_be
     assert (scenario.root / "d0" / ".kafka_cleanshutdown").read_bytes() == MARK

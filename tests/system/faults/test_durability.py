@@ -16,13 +16,14 @@ import pytest
 from spark_segmentlog.log.io import files
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.partition.log_manager import LogManager
-from spark_segmentlog.log.segment.segment import ScanOptions
+from spark_segmentlog.log.segment.scanner import ScanOptions
 from spark_segmentlog.log.upkeep.compaction import CompactionConfig, compact
 from spark_segmentlog.log.upkeep.recovery import recover, reindex
 from spark_segmentlog.log.upkeep.retention import RetentionConfig, apply_retention
 from spark_segmentlog.log.upkeep.verification import verify
-from spark_segmentlog.log.write.commit import commit_staged_batches, writing
+from spark_segmentlog.log.write.commit import commit_staged_batches
 from spark_segmentlog.log.write.local_log import open_log
+from spark_segmentlog.log.write.open_commits import locked_for_writing
 from tests.support.durability import RuleBrokenError, RuleKeeper
 from tests.support.fault_layer import Disk, Faults, Killed
 from tests.support.scenarios import (
@@ -271,7 +272,7 @@ def test_killed_while_it_is_copied_it_is_copied_again(tmp_path: Path) -> None:
         assert scenario.rows() == before
         with pytest.MonkeyPatch.context() as patch:
             renames_within_a_folder(patch)
-            with writing(scenario.directories):
+            with locked_for_writing(scenario.directories):
                 pass
         assert scenario.rows() == after
 
@@ -311,7 +312,7 @@ def test_a_folder_that_is_a_link_takes_a_commit_and_its_end(linked: Scenario) ->
             Faults(patch, kill_at=operation)
             with pytest.raises(Killed):
                 linked.commit()
-        with writing(linked.directories):
+        with locked_for_writing(linked.directories):
             pass
         assert linked.rows() == after
 

@@ -27,14 +27,13 @@ from spark_segmentlog.errors import SegmentLogError
 from spark_segmentlog.log.directory.journal import (
     COMMIT_DIRECTORY_NAME,
     JOURNAL_FILE_NAME,
-    VERSIONS_FILE_NAME,
     journal_path,
-    read_commit_state,
-    read_versions,
 )
+from spark_segmentlog.log.directory.open_commit import read_commit_state
+from spark_segmentlog.log.directory.versions import VERSIONS_FILE_NAME, read_versions
 from spark_segmentlog.log.names import STAGED_PREFIX, TopicPartition
 from spark_segmentlog.log.upkeep.recovery import recover
-from spark_segmentlog.log.write.commit import writing
+from spark_segmentlog.log.write.open_commits import locked_for_writing
 from spark_segmentlog.record.plain.crc import crc32c
 from tests.support.fault_layer import Faults, Killed
 from tests.support.first_format import to_first_format
@@ -258,7 +257,7 @@ def take_up(directories: list[str], chance: random.Random) -> bool:
         return is_refused(lambda: recover(named))
 
     def write() -> None:
-        with writing(named):
+        with locked_for_writing(named):
             pass
 
     return is_refused(write)

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 import spark_segmentlog
-from spark_segmentlog.log.write.staging import list_staged
+from spark_segmentlog.log.write.staged_leftovers import list_staged
 from tests.support.project import PROJECT
 from tests.support.stream import GrowingLog, batch
 

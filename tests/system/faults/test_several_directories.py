@@ -17,12 +17,13 @@ from spark_segmentlog.log.directory.journal import (
     CommitPhase,
     Journal,
     journal_path,
-    read_commit_state,
 )
+from spark_segmentlog.log.directory.open_commit import read_commit_state
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.upkeep.recovery import recover
-from spark_segmentlog.log.write.commit import commit_staged_batches, writing
-from spark_segmentlog.log.write.staging import list_staged
+from spark_segmentlog.log.write.commit import commit_staged_batches
+from spark_segmentlog.log.write.open_commits import locked_for_writing
+from spark_segmentlog.log.write.staged_leftovers import list_staged
 from tests.support.fault_layer import Faults, Killed
 from tests.support.first_format import to_first_format
 from tests.support.scenarios import (
@@ -202,7 +203,7 @@ def test_journals_of_the_first_format_are_ended(tmp_path: Path) -> None:
         for named in ([0, 1], [0], [1]):
             leave_first_format(scenario, copies)
             assert scenario.rows() == before
-            with writing([scenario.directories[it] for it in named]):
+            with locked_for_writing([scenario.directories[it] for it in named]):
                 pass
             assert scenario.rows() == after
             assert_sound(scenario.directories)
@@ -246,4 +247,4 @@ def test_a_visible_journal_of_the_first_format_blocks_nobody(tmp_path: Path) -> 
     write_alone(scenario.directories[1])
     write_alone(scenario.directories[0])
     assert_sound_but_for_staging(scenario.directories)
-    assert read_commit_state(scenario.directories[0]).caps is None
+    assert read_commit_state(scenario.directories[0]).visible_ranges is None

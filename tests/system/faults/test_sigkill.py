@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_segmentlog.log.write.commit import writing
+from spark_segmentlog.log.write.open_commits import locked_for_writing
 from tests.support.scenarios import MARK, assert_sound, make_scenario
 
 COMMIT_AND_DIE = """
@@ -52,7 +52,7 @@ def run_until_killed(tmp_path: Path, operations: range) -> None:
             check=False,
         )
         assert process.returncode in (0, -signal.SIGKILL), process.stderr.decode()
-        with writing(scenario.directories, timeout_ms=0):
+        with locked_for_writing(scenario.directories, timeout_ms=0):
             pass
         rows = scenario.rows()
         assert rows in (before, after)

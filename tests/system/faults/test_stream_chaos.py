@@ -187,7 +187,7 @@ def test_two_thousand_triggers_leave_memory_files_and_folders_flat(tmp_path: Pat
         log.append(batch(number, size=1000), base=bases[-1])
         stream.trigger()
         if number % 500 == 499:
-            memo, tails = stream.reader.planner._watch._memo, stream.reader.planner._watch._tails
+            memo, tails = stream.reader.planner._watch._memo, stream.reader.planner._watch._memories
             kept = len(memo._entries) + sum(len(tail.sizes_bytes) for tail in tails.values())
             samples.append((process.memory_info().rss, process.num_fds(), kept))
     names = {path.name for path in log.path.rglob("*") if path.suffix == ".log"}

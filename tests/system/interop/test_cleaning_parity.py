@@ -26,7 +26,7 @@ from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.log.segment.growth import SegmentConfig
-from spark_segmentlog.log.segment.walk import ReadBuffer
+from spark_segmentlog.log.segment.pieces import ReadBuffer
 from spark_segmentlog.log.upkeep.compaction import CompactionConfig, PartitionCompaction, compact
 from spark_segmentlog.log.upkeep.partitions import CleanupPolicy
 from spark_segmentlog.log.upkeep.retention import (

@@ -373,7 +373,7 @@ def test_a_torn_closed_segment_is_cut_and_all_behind_it_deleted(killed: Stopped)
     with torn.open("r+b") as file:
         file.truncate(torn.stat().st_size - 7)
     finding = killed.only(FindingKind.TORN_SEGMENT)
-    assert "deletes every segment behind" in finding.broker
+    assert "deletes every segment after" in finding.broker
     assert finding.path == str(torn)
     killed.broker.start()
     assert torn.stat().st_size == finding.position

@@ -11,7 +11,7 @@ import pytest
 
 from spark_segmentlog.errors import CommitPendingError, LogLockedError, UnsafeTargetError
 from spark_segmentlog.log.segment.growth import SegmentConfig
-from spark_segmentlog.log.write import commit
+from spark_segmentlog.log.write import open_commits
 from tests.support.broker import Broker, BrokerError, ConsumedRecord, running_broker
 from tests.support.broker_writing import draw_records, write_records
 from tests.support.kafka_jars import KafkaJars
@@ -181,14 +181,14 @@ def test_a_broker_refuses_an_open_commit_and_serves_it_once_it_is_ended(
         raise OSError(errno.EIO, "disk failed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(commit, "roll_forward", fails)
+        patched.setattr(open_commits, "roll_forward", fails)
         with pytest.raises(CommitPendingError):
             write_records(broker.log_directories, records, config=CONFIG)
 
     with pytest.raises(BrokerError, match="segmentlog-commit"):
         broker.start()
     assert read_rows(broker.log_directories) == by_topic(before)
-    with commit.writing([str(path) for path in broker.log_directories]):
+    with open_commits.locked_for_writing([str(path) for path in broker.log_directories]):
         pass
     broker.start()
     assert broker.consume(TOPICS) == sorted([*before, *records])

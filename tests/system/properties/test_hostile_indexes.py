@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from spark_segmentlog import read_arrow
 from spark_segmentlog.log.findings import FindingKind
 from spark_segmentlog.log.partition.log_watch import LogWatch
-from spark_segmentlog.log.segment.segment import ALL_COLUMNS
+from spark_segmentlog.log.segment.scanner import ALL_COLUMNS
 from spark_segmentlog.log.upkeep.verification import verify
 from spark_segmentlog.testing.builder import (
     ABORT,

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_segmentlog.errors import CorruptRecordError
-from spark_segmentlog.log.partition.partition_log import scan_segments
-from spark_segmentlog.log.segment.segment import ScanOptions
+from spark_segmentlog.log.partition.scan import scan_segments
+from spark_segmentlog.log.segment.scanner import ScanOptions
 from spark_segmentlog.record.read.record_filter import RecordFilter
 from spark_segmentlog.testing.builder import DEFAULT_TIMESTAMP_MS, LogBuilder, SegmentSpec
 from spark_segmentlog.testing.strategies import GeneratedLog, partition_logs

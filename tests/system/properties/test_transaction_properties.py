@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_segmentlog.log.partition.log_watch import LogWatch
-from spark_segmentlog.log.partition.partition_log import scan_segments
+from spark_segmentlog.log.partition.scan import scan_segments
 from spark_segmentlog.log.upkeep.recovery import recover
 from spark_segmentlog.log.upkeep.verification import verify
 from spark_segmentlog.query.options import parse_read_options

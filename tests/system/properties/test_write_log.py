@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.segment.growth import SegmentConfig
 from spark_segmentlog.log.upkeep.verification import verify
-from spark_segmentlog.log.write.commit import CommitRequest, commit_staged_batches
+from spark_segmentlog.log.write.commit import commit_staged_batches
 from spark_segmentlog.log.write.local_log import open_log
-from spark_segmentlog.log.write.staging import StagedWrite, StagingWriter, new_write_id
+from spark_segmentlog.log.write.prepare import CommitRequest
+from spark_segmentlog.log.write.staged_leftovers import new_write_id
+from spark_segmentlog.log.write.staging import StagedWrite, StagingWriter
 from spark_segmentlog.log.write.targets import read_target_layout
 from spark_segmentlog.record.write.encoder import RecordBatchEncoder
 from tests.support.scenarios import read_rows
@@ -82,7 +84,7 @@ def commit(
             buffer_bytes=2000,
         )
         for partition in range(PARTITIONS):
-            writer.slot_for(TopicPartition("t", partition), layout.log_directories[0])
+            writer.index_of(TopicPartition("t", partition), layout.log_directories[0])
         for start in range(0, len(task), 7):
             part = task[start : start + 7]
             writer.write(as_arrow(part), np.array([partition for partition, *_ in part]))

@@ -446,7 +446,7 @@ def test_snapshots(tmp_path: Path) -> None:
             "currentTxnFirstOffset: OptionalLong.empty lastTimestamp: -1"
         ),
         f"Dumping {damaged}",
-        f"{damaged} does not hold together: a broker leaves it out.",
+        f"{damaged} is damaged: a broker leaves it out.",
     ]
     assert ran.exit_code == 1
     assert [

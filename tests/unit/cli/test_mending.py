@@ -65,7 +65,7 @@ def test_later_segments_go_only_when_that_is_said(tmp_path: Path) -> None:
         assert ran.exit_code == 1
         kinds = [line.partition(":")[0] for line in ran.lines[:-1]]
         assert kinds[:2] == ["cut", "delete segment"]
-        assert ", good batches behind them included" in ran.lines[0]
+        assert ", good batches after them included" in ran.lines[0]
         assert {path.name: path.read_bytes() for path in (first, second, third)} == before
     assert ran.lines[-1].endswith(
         "2 left: good batches lie behind bad bytes, --delete-later-segments would take them along"
@@ -136,7 +136,7 @@ def test_one_torn_segment_is_no_wall_of_lines(tmp_path: Path) -> None:
     ran = run("recover", tmp_path)
     assert len(ran.lines) <= 4
     last = f"{98:020d}.log"
-    assert f"47 segments behind bad bytes, up to {last}, renamed to .deleted" in ran.lines[1]
+    assert f"47 segments after bad bytes, up to {last}, renamed to .deleted" in ran.lines[1]
     ran = run("recover", tmp_path, "--apply", "--delete-later-segments")
     assert (ran.exit_code, len(ran.lines)) == (0, 4)
     assert len(list((tmp_path / "t-0").glob("*.log"))) == 3

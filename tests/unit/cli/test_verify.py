@@ -54,7 +54,7 @@ def test_bad_bytes_are_told_with_their_place_and_nothing_is_written(tmp_path: Pa
     flip(second, 100)
     before = contents(tmp_path)
     ran = run("verify", tmp_path)
-    cut = "a broker cuts it there, and deletes every segment behind it"
+    cut = "a broker cuts it there, and deletes every segment after it"
     text = f"corrupt batch: {WRONG} (file {second}, position 0, offset 5 is missing); {cut}"
     assert (ran.exit_code, ran.lines[0]) == (1, text)
     assert ran.lines[-1].endswith(" wrong, 0 harmless")

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_segmentlog import read_arrow
 from spark_segmentlog.errors import OptionValueError, StagingError
-from spark_segmentlog.log.write import commit as log_commit
+from spark_segmentlog.log.write import open_commits
 from spark_segmentlog.spark.writer import BATCH_ID_PROPERTY, QUERY_ID_PROPERTY
 from tests.support.sink import Sink, values
 
@@ -85,7 +85,7 @@ def test_an_abort_behind_a_commit_that_waits_to_be_ended_takes_nothing(
     sink.micro_batch(0, values(1), topic="t")
     messages = sink.micro_batch(1, values(5), topic="t", commit=False)
     with monkeypatch.context() as patch:
-        patch.setattr(log_commit, "roll_forward", _fail)
+        patch.setattr(open_commits, "roll_forward", _fail)
         writer = sink.stream_writer(_value_schema(), {"topic": "t"})
         with pytest.raises(Exception, match="is committed but not visible yet"):
             writer.commit(messages, 1)

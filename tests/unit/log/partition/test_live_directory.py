@@ -12,7 +12,9 @@ from spark_segmentlog.errors import DataLossError, SegmentLogError
 from spark_segmentlog.log.findings import FindingKind
 from spark_segmentlog.log.formats.checkpoints import CLEANER_OFFSET_CHECKPOINT
 from spark_segmentlog.log.io.reading import Storage
-from spark_segmentlog.log.partition.partition_log import LostRange, PartitionLog, scan_segments
+from spark_segmentlog.log.partition.lost_ranges import LostRange
+from spark_segmentlog.log.partition.partition_log import PartitionLog
+from spark_segmentlog.log.partition.scan import scan_segments
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.upkeep import verification
 from spark_segmentlog.testing.builder import LogBuilder, SegmentSpec, segment_file_name

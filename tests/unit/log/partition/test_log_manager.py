@@ -22,8 +22,8 @@ from spark_segmentlog.errors import (
     UnknownTopicOrPartitionError,
 )
 from spark_segmentlog.log.directory import state as log_directory
-from spark_segmentlog.log.directory.journal import CommitState
 from spark_segmentlog.log.directory.listing import STRICT_LISTINGS, list_partition
+from spark_segmentlog.log.directory.open_commit import CommitState
 from spark_segmentlog.log.io import signature as file_signature
 from spark_segmentlog.log.io.reading import LOCAL, Storage
 from spark_segmentlog.log.names import TopicPartition

@@ -20,21 +20,15 @@ from spark_segmentlog.errors import (
     SegmentLogError,
 )
 from spark_segmentlog.log.directory import state as log_directory
-from spark_segmentlog.log.directory.journal import (
-    VERSIONS_FILE_NAME,
-    CommitPhase,
-    CommitState,
-    Journal,
-    Participant,
-    PartitionPlan,
-    Versions,
-    journal_path,
-)
+from spark_segmentlog.log.directory.commit_steps import PartitionPlan
+from spark_segmentlog.log.directory.journal import CommitPhase, Journal, Participant, journal_path
+from spark_segmentlog.log.directory.open_commit import CommitState
+from spark_segmentlog.log.directory.versions import VERSIONS_FILE_NAME, Versions
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.partition import log_watch
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.partition.log_watch import LogWatch, WatchedPartitionLog
-from spark_segmentlog.log.segment.walk import FIRST_READ_BYTES
+from spark_segmentlog.log.segment.pieces import FIRST_READ_BYTES
 from spark_segmentlog.testing.builder import (
     ABORT,
     ATTRIBUTE_TRANSACTIONAL,
@@ -90,7 +84,7 @@ def counted_reads() -> Iterator[list[str]]:
         seen.append(f"list {Path(directory).name}")
 
     with pytest.MonkeyPatch.context() as patch:
-        note_calls(patch, WatchedPartitionLog, "_walk_tail", note_walk)
+        note_calls(patch, WatchedPartitionLog, "_walk_to_end", note_walk)
         note_calls(patch, log_watch, "list_partition", note_listing)
         yield seen
 
@@ -111,8 +105,8 @@ def test_a_look_sees_appended_batches_and_walks_only_behind_the_last_end(tmp_pat
     append(directory, batch(3, 2))
     append(directory, batch(5, 2))
     assert ends(watch) == {"t-0": 7}
-    tail = watch.look()[T0].tail
-    assert tail.position == (directory / segment_file_name(0)).stat().st_size
+    memory = watch.look()[T0].memory
+    assert memory.position == (directory / segment_file_name(0)).stat().st_size
 
 
 def test_a_look_at_a_log_that_has_settled_reads_nothing(tmp_path: Path) -> None:
@@ -215,7 +209,7 @@ def test_partitions_appear_and_vanish(tmp_path: Path) -> None:
     assert ends(watch) == {"a-1": 1, "t-0": 3}
     directory.rename(tmp_path / "t-0.0123456789abcdef0123456789abcdef-delete")
     assert ends(watch) == {"a-1": 1}
-    assert list(watch._tails) == [str(tmp_path / "a-1")]
+    assert list(watch._memories) == [str(tmp_path / "a-1")]
     remembered = [str(Path(path).relative_to(tmp_path)) for path, _ in watch._memo._entries]
     assert remembered
     assert not [path for path in remembered if path.startswith("t-0")]
@@ -329,7 +323,7 @@ def open_commit(log_directory: Path, *partitions: PartitionPlan, visible: bool =
         inode=log_directory.stat().st_ino,
         write_id="write",
         phase=CommitPhase.VISIBLE if visible else CommitPhase.DECIDED,
-        participants=(Participant(directory_id=None, place="."),),
+        participants=(Participant(directory_id=None, relative_path="."),),
         application=None,
         version=None,
         index_interval_bytes=4096,

@@ -13,7 +13,8 @@ import pytest
 
 from spark_segmentlog.errors import CrcMismatchError, OffsetOutOfRangeError
 from spark_segmentlog.log.partition.partition_log import PartitionLog
-from spark_segmentlog.log.segment.segment import Segment, SegmentScanner
+from spark_segmentlog.log.segment.scanner import SegmentScanner
+from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.testing.builder import (
     LogBuilder,
     RecordSpec,

@@ -11,7 +11,7 @@ from spark_segmentlog.log.segment.growth import (
     MAX_RELATIVE_OFFSET,
     BatchExtents,
     SegmentConfig,
-    SegmentTail,
+    SegmentEnd,
     append_batches,
     final_time_entry,
     must_roll,
@@ -54,7 +54,7 @@ def test_entries_equal_those_built_from_the_whole_log(
         offset += count
         batches.append(data)
         rows.append((len(data), offset - 1, timestamp))
-    tail = SegmentTail.empty(40, created_ms=0)
+    tail = SegmentEnd.empty(40, created_ms=0)
     offset_bytes = time_bytes = b""
     for start in range(0, len(rows), cuts):
         added = append_batches(
@@ -71,7 +71,7 @@ def test_entries_equal_those_built_from_the_whole_log(
     assert tail.offset_entries * 8 == len(offset_bytes)
 
 
-FULL = SegmentTail(
+FULL = SegmentEnd(
     base_offset=100,
     next_offset=200,
     size_bytes=900,
@@ -115,7 +115,7 @@ def test_a_segment_rolls_when_full_or_old_or_its_index_is(
 
 
 def test_a_segment_without_timestamps_rolls_by_the_wall_clock() -> None:
-    tail = SegmentTail(base_offset=0, next_offset=1, size_bytes=10, created_ms=500)
+    tail = SegmentEnd(base_offset=0, next_offset=1, size_bytes=10, created_ms=500)
     for now_ms, rolls in ((500 + HOUR_MS, False), (501 + HOUR_MS, True)):
         assert (
             must_roll(
@@ -126,7 +126,7 @@ def test_a_segment_without_timestamps_rolls_by_the_wall_clock() -> None:
 
 
 def test_an_empty_segment_never_rolls_but_for_an_offset_it_cannot_say() -> None:
-    tail = SegmentTail.empty(0, created_ms=0)
+    tail = SegmentEnd.empty(0, created_ms=0)
     for last_offset, rolls in ((MAX_RELATIVE_OFFSET, False), (MAX_RELATIVE_OFFSET + 1, True)):
         assert (
             must_roll(
@@ -142,7 +142,7 @@ def test_an_empty_segment_never_rolls_but_for_an_offset_it_cannot_say() -> None:
 
 
 def test_a_segment_ends_below_two_gib_whatever_segment_bytes_says() -> None:
-    tail = SegmentTail(base_offset=0, next_offset=1, size_bytes=2**31 - 100)
+    tail = SegmentEnd(base_offset=0, next_offset=1, size_bytes=2**31 - 100)
     config = SegmentConfig(segment_bytes=2**40)
     appended = {"last_offset": 1, "largest_timestamp": -1, "now_ms": 0}
     assert not must_roll(tail, config, size_bytes=99, **appended)

@@ -10,8 +10,8 @@ import pytest
 
 from spark_segmentlog.errors import CorruptRecordError, CrcMismatchError, InvalidBatchError
 from spark_segmentlog.log.partition.partition_log import PartitionLog
-from spark_segmentlog.log.segment.segment import ScanOptions, SegmentScanner
-from spark_segmentlog.log.segment.walk import ReadBuffer
+from spark_segmentlog.log.segment.pieces import ReadBuffer
+from spark_segmentlog.log.segment.scanner import ScanOptions, SegmentScanner
 from spark_segmentlog.testing.builder import (
     RecordSpec,
     SegmentSpec,

@@ -10,8 +10,8 @@ import pytest
 
 from spark_segmentlog.errors import CrcMismatchError, InvalidBatchError
 from spark_segmentlog.log.partition.partition_log import PartitionLog
-from spark_segmentlog.log.segment.segment import ScanOptions
-from spark_segmentlog.log.segment.walk import FIRST_READ_BYTES, READ_BUFFER_BYTES
+from spark_segmentlog.log.segment.pieces import FIRST_READ_BYTES, READ_BUFFER_BYTES
+from spark_segmentlog.log.segment.scanner import ScanOptions
 from spark_segmentlog.record.read.record_filter import RecordFilter
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch
 

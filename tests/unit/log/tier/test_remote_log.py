@@ -8,7 +8,7 @@ from spark_segmentlog.errors import DataLossError
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.partition.partition_log import PartitionLog
-from spark_segmentlog.log.segment.segment import ScanOptions
+from spark_segmentlog.log.segment.scanner import ScanOptions
 from spark_segmentlog.testing.batches import RecordSpec, v2_batch
 from tests.support.object_store import RECORDS, ObjectStore, add_segment
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from spark_segmentlog.errors import CorruptRecordError, CrcMismatchError, InvalidRecordError
-from spark_segmentlog.log.partition.partition_log import PartitionLog, scan_segments
+from spark_segmentlog.log.partition.listed_log import ListedLog
+from spark_segmentlog.log.partition.scan import scan_segments
 from spark_segmentlog.testing.builder import (
     ABORT,
     COMMIT,
@@ -50,7 +51,7 @@ def _entry(producer_id: int, first: int, last: int, stable: int) -> bytes:
     return transaction_index_bytes([spec])
 
 
-def _by_segment(log: PartitionLog) -> list[int]:
+def _by_segment(log: ListedLog) -> list[int]:
     """Read each segment as a task of its own, knowing nothing but its segment."""
     end = log.last_stable_offset()
     rows = []
@@ -333,7 +334,7 @@ def test_a_partition_is_listed_again_only_for_markers_that_stand_in_later_segmen
     log = build_log(tmp_path, [batch(0)], [_data(1, 1), _commit(2, 1), _data(3, 1)], [_abort(4, 1)])
     first, second, _ = log.segments
     listed: list[str] = []
-    note_calls(monkeypatch, PartitionLog, "open", lambda directory, **_: listed.append(directory))
+    note_calls(monkeypatch, ListedLog, "open", lambda directory, **_: listed.append(directory))
     wanted = scan_options(end=1, committed=True)
     assert column(scan_segments([first], wanted), "offset") == [0]
     wanted = scan_options(start=1, end=4, committed=True)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from spark_segmentlog.errors import CorruptRecordError
 from spark_segmentlog.log.formats.producer_snapshot import ProducerState
-from spark_segmentlog.log.segment.walk import Piece
+from spark_segmentlog.log.segment.pieces import Piece
 from spark_segmentlog.log.transactions.producer_tracker import (
     ABORT,
     COMMIT,
@@ -200,7 +200,7 @@ def test_the_compiled_tracker_follows_as_a_plain_one_does(
     ended = []
     for part in (laid_out[:cut], laid_out[cut:]):
         if part:
-            ended += tracker.take(_piece([it.encode() for it in part]), "log")
+            ended += tracker.apply(_piece([it.encode() for it in part]), "log")
         for entry in part:
             plain.take(entry)
     expected = plain.ended
@@ -232,7 +232,7 @@ def test_thousands_of_producers_and_transactions_make_their_tables_grow(
     markers = [("abort" if it % 2 else "commit", it, 0, 0) for it in producers]
     laid_out = _laid_out([*data, *markers, *data])
     tracker = ProducerTracker(transactions_only=transactions_only)
-    ended = tracker.take(_piece([it.encode() for it in laid_out]), "log")
+    ended = tracker.apply(_piece([it.encode() for it in laid_out]), "log")
     assert [it.producer_id for it in ended] == list(producers)
     # The next one to begin is the oldest that is open, until all of the first round have ended.
     assert [it.last_stable_offset for it in ended[:-1]] == [3 * it + 3 for it in producers[:-1]]
@@ -244,12 +244,12 @@ def test_a_tracker_goes_on_from_a_snapshot_of_itself() -> None:
         [("data", 1, 0, 0), ("data", 2, 0, 0), ("abort", 1, 0, 0), ("plain", 3, 0, 7)]
     )
     whole = ProducerTracker()
-    whole.take(_piece([it.encode() for it in laid_out]), "log")
+    whole.apply(_piece([it.encode() for it in laid_out]), "log")
     again = ProducerTracker.of(whole.states, whole.next_offset)
     assert again.states == whole.states
     assert again.last_stable_offset == whole.last_stable_offset == 3
     marker = Entry("commit", 2, 0, 0, 10, 10)
-    [ended] = again.take(_piece([marker.encode()]), "log")
+    [ended] = again.apply(_piece([marker.encode()]), "log")
     assert (ended.producer_id, ended.first_offset, ended.last_stable_offset) == (2, 3, 11)
 
 
@@ -264,7 +264,7 @@ def test_what_one_flipped_bit_made_of_a_marker_is_an_error_or_left_out(change: s
     piece = _piece([bytes(it) for it in batches])
     assert len(piece.table) == len(batches)
     with pytest.raises(CorruptRecordError, match="wrong checksum"):
-        ProducerTracker(transactions_only=True).take(piece, "log")
+        ProducerTracker(transactions_only=True).apply(piece, "log")
     tracker = ProducerTracker(transactions_only=True, skip_corrupt=True)
-    assert tracker.take(piece, "log") == []
+    assert tracker.apply(piece, "log") == []
     assert tracker.first_open_offset == 0

@@ -26,7 +26,7 @@ from spark_segmentlog.log.formats.transaction_index import parse_transaction_ind
 from spark_segmentlog.log.names import INTERNAL_TOPICS
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.segment.growth import SegmentConfig
-from spark_segmentlog.log.segment.segment import ScanOptions
+from spark_segmentlog.log.segment.scanner import ScanOptions
 from spark_segmentlog.log.upkeep import compaction
 from spark_segmentlog.log.upkeep.compaction import (
     CompactionConfig,
@@ -791,7 +791,7 @@ def test_groups_never_span_more_offsets_than_an_index_can_say() -> None:
 
 
 def test_readers_are_told_that_the_listing_changed(tmp_path: Path) -> None:
-    from spark_segmentlog.log.directory.journal import read_commit_state
+    from spark_segmentlog.log.directory.open_commit import read_commit_state
 
     directory = build(tmp_path, [plain_batches([(b"a", b"1"), (b"a", b"2")]), active(2)])
     before = read_commit_state(str(tmp_path)).counter

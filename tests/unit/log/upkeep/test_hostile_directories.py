@@ -16,13 +16,9 @@ import pytest
 
 from spark_segmentlog import read_arrow
 from spark_segmentlog.errors import SegmentLogError
-from spark_segmentlog.log.directory.journal import (
-    VERSIONS_FILE_NAME,
-    Journal,
-    journal_path,
-    read_commit_state,
-    read_versions,
-)
+from spark_segmentlog.log.directory.journal import Journal, journal_path
+from spark_segmentlog.log.directory.open_commit import read_commit_state
+from spark_segmentlog.log.directory.versions import VERSIONS_FILE_NAME, read_versions
 from spark_segmentlog.log.io.reading import LOCAL
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.upkeep.recovery import recover

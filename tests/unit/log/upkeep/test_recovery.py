@@ -98,13 +98,11 @@ def test_well_formed_indexes_that_lie_are_found_and_made_anew(tmp_path: Path) ->
         "between batches": {"index": (30).to_bytes(4, "big") + (size * 30 + 1).to_bytes(4, "big")},
         "below the batch": {"index": (29).to_bytes(4, "big") + (size * 30).to_bytes(4, "big")},
         "no batch ends": {"index": (99).to_bytes(4, "big") + (size * 30).to_bytes(4, "big")},
-        "behind the last batch": {
-            "index": (39).to_bytes(4, "big") + (size * 40).to_bytes(4, "big")
-        },
+        "after the last batch": {"index": (39).to_bytes(4, "big") + (size * 40).to_bytes(4, "big")},
         "largest timestamp up to there": {
             "time_index": (1005).to_bytes(8, "big") + (30).to_bytes(4, "big")
         },
-        "lies behind": {"time_index": (1009).to_bytes(8, "big") + (90).to_bytes(4, "big")},
+        "lies after": {"time_index": (1009).to_bytes(8, "big") + (90).to_bytes(4, "big")},
     }
     for message, files_of_index in lies.items():
         shutil.rmtree(directory, ignore_errors=True)
@@ -192,7 +190,7 @@ def test_segments_that_a_cut_takes_along_are_named_before(tmp_path: Path) -> Non
         actions = recover(str(tmp_path), dry_run=True)
         (told,) = [it for it in actions if it.kind is RecoveryKind.DELETE_SEGMENT]
         assert told.path == str(second)
-        assert told.detail.startswith(f"2 segments behind bad bytes, up to {third.name}")
+        assert told.detail.startswith(f"2 segments after bad bytes, up to {third.name}")
 
 
 def test_bad_bytes_are_only_reported_unless_told_otherwise(tmp_path: Path) -> None:
@@ -205,7 +203,7 @@ def test_bad_bytes_are_only_reported_unless_told_otherwise(tmp_path: Path) -> No
         actions = recover(str(tmp_path), **options)
         cut = next(action for action in actions if action.kind is RecoveryKind.CUT)
         assert not cut.is_done
-        assert "good batches behind them included" in cut.detail
+        assert "good batches after them included" in cut.detail
         assert [path.read_bytes() for path in (first, second, third)] == before
     actions = recover(str(tmp_path), truncate=True, delete_later=True)
     assert all(action.is_done for action in actions)

@@ -119,7 +119,7 @@ def test_an_index_with_half_an_entry(tmp_path: Path, suffix: str) -> None:
     path = directory / f"{SEGMENT}{suffix}"
     path.write_bytes(path.read_bytes() + b"\0\0\0")
     (one,) = found(tmp_path)
-    assert (one.path, one.detail) == (str(path), "3 bytes behind the last whole entry")
+    assert (one.path, one.detail) == (str(path), "3 bytes after the last whole entry")
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip"])

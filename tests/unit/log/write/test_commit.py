@@ -22,17 +22,10 @@ from spark_segmentlog.errors import (
     UnknownTopicOrPartitionError,
     UnsafeTargetError,
 )
-from spark_segmentlog.log.directory.journal import (
-    AdoptStep,
-    CommitPhase,
-    CommitState,
-    CopyStep,
-    Journal,
-    Versions,
-    journal_path,
-    read_commit_state,
-    read_versions,
-)
+from spark_segmentlog.log.directory.commit_steps import AdoptStep, CopyStep
+from spark_segmentlog.log.directory.journal import CommitPhase, Journal, journal_path
+from spark_segmentlog.log.directory.open_commit import CommitState, read_commit_state
+from spark_segmentlog.log.directory.versions import Versions, read_versions
 from spark_segmentlog.log.formats.checkpoints import (
     HIGH_WATERMARK_CHECKPOINT,
     format_offset_checkpoint,
@@ -43,15 +36,13 @@ from spark_segmentlog.log.io import files
 from spark_segmentlog.log.names import INTERNAL_TOPICS, OffsetRange, TopicPartition
 from spark_segmentlog.log.segment.growth import SegmentConfig
 from spark_segmentlog.log.upkeep.verification import verify
-from spark_segmentlog.log.write.append_state import absent_partition_tail
-from spark_segmentlog.log.write.commit import (
-    CommitRequest,
-    commit_staged_batches,
-    discard_write,
-    writing,
-)
-from spark_segmentlog.log.write.plan import PlacedExtent, plan_partition
-from spark_segmentlog.log.write.staging import StagedExtent, list_staged
+from spark_segmentlog.log.write.append_state import absent_append_state
+from spark_segmentlog.log.write.commit import commit_staged_batches
+from spark_segmentlog.log.write.open_commits import discard_write, locked_for_writing
+from spark_segmentlog.log.write.plan import StagedSpan, plan_partition
+from spark_segmentlog.log.write.prepare import CommitRequest
+from spark_segmentlog.log.write.staged_file import StagedExtent
+from spark_segmentlog.log.write.staged_leftovers import list_staged
 from spark_segmentlog.log.write.targets import read_target_layout
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch
 from tests.support.broker_data import unpack
@@ -165,7 +156,7 @@ def test_a_file_behind_a_segment_is_renamed_from_a_size_on(
     segment_mib: int, staged_mib: int, is_renamed: bool
 ) -> None:
     extent = StagedExtent(
-        slot=0,
+        partition_index=0,
         size_bytes=staged_mib << 20,
         batch_count=1,
         offset_count=10,
@@ -173,7 +164,7 @@ def test_a_file_behind_a_segment_is_renamed_from_a_size_on(
         largest_timestamp=START_MS,
     )
     placed = [
-        PlacedExtent(
+        StagedSpan(
             extent=extent,
             staged_path=f"/logs/{number}",
             position=0,
@@ -185,7 +176,7 @@ def test_a_file_behind_a_segment_is_renamed_from_a_size_on(
         for number in range(2)
     ]
     planned = plan_partition(
-        absent_partition_tail("/logs", T0),
+        absent_append_state("/logs", T0),
         placed,
         config=SegmentConfig(segment_bytes=segment_mib << 20),
         exists=False,
@@ -398,7 +389,7 @@ def test_a_clusters_directory_takes_its_own_topics_with_one_replica(directory: s
 def test_a_locked_directory_changes_nothing(directory: str) -> None:
     request = stage([directory], [Writing({T0: 5})], label="x")
     before = sorted(os.listdir(directory))
-    with writing([directory]), pytest.raises(LogLockedError):
+    with locked_for_writing([directory]), pytest.raises(LogLockedError):
         commit_staged_batches(replace(request, lock_timeout_ms=1))
     assert set(os.listdir(directory)) - set(before) == {".lock", ".segmentlog-writer"}
     assert not commit_staged_batches(request).is_skipped
@@ -476,12 +467,12 @@ def test_a_failed_commit_is_pending_and_its_staging_is_not_discarded(
             scenario.commit()
     assert scenario.rows() == before
     state = read_commit_state(scenario.directories[0])
-    assert state.caps is not None
-    assert state.caps[TopicPartition("new", 0)] is None
-    assert read_commit_state(scenario.directories[1]).caps == state.caps
+    assert state.visible_ranges is not None
+    assert state.visible_ranges[TopicPartition("new", 0)] is None
+    assert read_commit_state(scenario.directories[1]).visible_ranges == state.visible_ranges
     discard_write(scenario.directories, scenario.request.write_ids)
-    with writing(scenario.directories[1:]):
-        assert read_commit_state(scenario.directories[0]).caps is None
+    with locked_for_writing(scenario.directories[1:]):
+        assert read_commit_state(scenario.directories[0]).visible_ranges is None
     assert scenario.rows() != before
     assert scenario.commit().is_skipped
 

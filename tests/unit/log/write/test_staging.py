@@ -15,14 +15,13 @@ from spark_segmentlog.errors import InvalidRowError, RecordTooLargeError
 from spark_segmentlog.log.io import files
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.segment.growth import SegmentConfig
-from spark_segmentlog.log.write.staging import (
-    StagedWrite,
-    StagingWriter,
+from spark_segmentlog.log.write.staged_leftovers import (
     discard_staged,
     list_staged,
     new_write_id,
     sweep_staged,
 )
+from spark_segmentlog.log.write.staging import StagedWrite, StagingWriter
 from spark_segmentlog.log.write.stamping import header_checksum_of
 from spark_segmentlog.record.write.encoder import RecordBatchEncoder
 
@@ -59,7 +58,7 @@ def stage_partitions(
 ) -> StagedWrite:
     writer = make_writer(**settings)
     slots = [
-        writer.slot_for(TopicPartition("t", partition), str(directory))
+        writer.index_of(TopicPartition("t", partition), str(directory))
         for partition in range(partition_count)
     ]
     assert slots == list(range(partition_count))
@@ -71,7 +70,7 @@ def stage_partitions(
 
 def extents_of(staged: StagedWrite) -> list[tuple[int, int, int]]:
     return [
-        (extent.slot, extent.offset_count, extent.size_bytes)
+        (extent.partition_index, extent.offset_count, extent.size_bytes)
         for file in staged.files
         for extent in file.unpack_extents()
     ]
@@ -97,7 +96,7 @@ def test_reports_of_200_tasks_into_1000_partitions_are_small(tmp_path: Path) -> 
 def test_rows_keep_their_order_and_partitions_their_rows(tmp_path: Path) -> None:
     writer = make_writer(buffer_bytes=3000)
     for partition in range(3):
-        writer.slot_for(TopicPartition("t", partition), str(tmp_path))
+        writer.index_of(TopicPartition("t", partition), str(tmp_path))
     chance = np.random.default_rng(1)
     chosen = []
     for _ in range(20):
@@ -113,13 +112,13 @@ def test_rows_keep_their_order_and_partitions_their_rows(tmp_path: Path) -> None
 def test_a_partition_gets_its_own_file_from_a_quarter_of_a_segment(tmp_path: Path) -> None:
     config = SegmentConfig(segment_bytes=100_000)
     writer = make_writer(config=config)
-    small = writer.slot_for(TopicPartition("t", 0), str(tmp_path))
-    large = writer.slot_for(TopicPartition("t", 1), str(tmp_path))
+    small = writer.index_of(TopicPartition("t", 0), str(tmp_path))
+    large = writer.index_of(TopicPartition("t", 1), str(tmp_path))
     writer.write(rows(10), np.full(10, small))
     writer.write(rows(1500), np.full(1500, large))
     staged = writer.finish()
     assert all(file.size_bytes <= config.segment_bytes for file in staged.files)
-    slots = [{extent.slot for extent in file.unpack_extents()} for file in staged.files]
+    slots = [{extent.partition_index for extent in file.unpack_extents()} for file in staged.files]
     assert slots == [{small}, {large}, {large}]
     assert all(len(file.unpack_extents()) == 1 for file in staged.files)
 
@@ -128,11 +127,11 @@ def test_a_partition_that_grows_to_a_quarter_goes_on_in_its_own_file(tmp_path: P
     config = SegmentConfig(segment_bytes=1_000_000)
     writer = make_writer(config=config, buffer_bytes=100_000)
     for partition in range(10):
-        writer.slot_for(TopicPartition("t", partition), str(tmp_path))
+        writer.index_of(TopicPartition("t", partition), str(tmp_path))
     for _ in range(40):
         writer.write(rows(1000), np.arange(1000) % 10)
     staged = writer.finish()
-    slots = [{extent.slot for extent in file.unpack_extents()} for file in staged.files]
+    slots = [{extent.partition_index for extent in file.unpack_extents()} for file in staged.files]
     assert sum(len(used) > 1 for used in slots) == 3
     assert sorted(min(used) for used in slots if len(used) == 1) == list(range(10))
     assert max(file.size_bytes for file in staged.files) <= config.segment_bytes
@@ -141,7 +140,7 @@ def test_a_partition_that_grows_to_a_quarter_goes_on_in_its_own_file(tmp_path: P
 def test_an_extent_ends_where_a_segment_would_have_to_roll(tmp_path: Path) -> None:
     config = SegmentConfig(segment_ms=1000)
     writer = make_writer(config=config, batch_size_bytes=300)
-    slot = writer.slot_for(TopicPartition("t", 0), str(tmp_path))
+    slot = writer.index_of(TopicPartition("t", 0), str(tmp_path))
     writer.write(rows(6, timestamps=[0, 0, 1000, 1000, 1001, 2002]), np.full(6, slot))
     extents = [extent for file in writer.finish().files for extent in file.unpack_extents()]
     assert [extent.offset_count for extent in extents] == [4, 2]
@@ -151,7 +150,7 @@ def test_an_extent_ends_where_a_segment_would_have_to_roll(tmp_path: Path) -> No
 
 def test_a_batch_that_fits_no_segment_is_refused(tmp_path: Path) -> None:
     writer = make_writer(config=SegmentConfig(segment_bytes=500))
-    slot = writer.slot_for(TopicPartition("t", 0), str(tmp_path))
+    slot = writer.index_of(TopicPartition("t", 0), str(tmp_path))
     writer.write(rows(1, value_bytes=600), np.full(1, slot))
     with pytest.raises(RecordTooLargeError, match=r"segment\.bytes is 500"):
         writer.finish()
@@ -161,7 +160,7 @@ def test_a_batch_that_fits_no_segment_is_refused(tmp_path: Path) -> None:
 
 def test_a_bad_row_is_named_by_its_number_in_the_task(tmp_path: Path) -> None:
     writer = make_writer(buffer_bytes=1000)
-    slot = writer.slot_for(TopicPartition("t", 0), str(tmp_path))
+    slot = writer.index_of(TopicPartition("t", 0), str(tmp_path))
     writer.write(rows(100), np.full(100, slot))
     bad = pa.record_batch(
         {
@@ -181,7 +180,7 @@ def test_a_bad_row_is_named_by_its_number_in_the_task(tmp_path: Path) -> None:
 
 def test_a_task_without_rows_stages_nothing(tmp_path: Path) -> None:
     writer = make_writer()
-    slot = writer.slot_for(TopicPartition("t", 0), str(tmp_path))
+    slot = writer.index_of(TopicPartition("t", 0), str(tmp_path))
     writer.write(rows(0), np.empty(0, np.int64))
     staged = writer.finish()
     assert slot == 0

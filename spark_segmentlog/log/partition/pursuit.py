@@ -1,0 +1,146 @@
+"""Segments that are read while others rename and delete them."""
+
+from __future__ import annotations
+
+import bisect
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from spark_segmentlog.errors import SegmentLogError
+from spark_segmentlog.log.directory.listing import list_partition
+from spark_segmentlog.log.io.reading import LOCAL
+from spark_segmentlog.log.io.signature import FileSignature
+from spark_segmentlog.log.partition.listed_log import RESOLVE_ATTEMPTS, ListedLog
+from spark_segmentlog.log.segment.segment import Segment
+
+_T = TypeVar("_T")
+
+
+class SegmentPursuit:
+    """Segments of an offset range in their order; one that is gone is looked up in a new listing.
+
+    Who reads them tells how far it has come; what is left then comes from the segments that hold it
+    now, and offsets that none holds any more are lost.
+
+    Parameters
+    ----------
+    segments : sequence of Segment
+        Neighbours, at least one.
+    end_offset : int
+        Exclusive.
+    on_lost : callable
+        Takes the offsets [start, end) that are gone; may raise.
+    partition_log : ListedLog, optional
+        The partition, if it is at hand.
+    """
+
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        end_offset: int,
+        on_lost: Callable[[int, int], None],
+        partition_log: ListedLog | None = None,
+    ) -> None:
+        self._first = segments[0]
+        self._pending = deque(segments)
+        self._end_offset = end_offset
+        self._on_lost = on_lost
+        self._partition_log = partition_log
+        self._attempts = 0
+        self._reached = -1
+        self._listed: tuple[FileSignature, list[int]] | None = None
+
+    def next(self) -> Segment | None:
+        """Give the next segment; None after the last."""
+        return self._pending.popleft() if self._pending else None
+
+    def partition_log(self) -> ListedLog:
+        """Give the partition, as it was last listed."""
+        if self._partition_log is None:
+            first = self._first
+            self._partition_log = ListedLog.open(
+                first.directory, storage=first.storage, topic_partition=first.topic_partition
+            )
+        return self._partition_log
+
+    def was_split(self, segment: Segment, end_offset: int) -> bool:
+        """Tell whether offsets of a segment below `end_offset` have got a segment of their own.
+
+        To be asked where a segment ends before it was to, as it does after compaction too; on the
+        local disk alone.
+        """
+        bound = segment.end_offset_bound
+        if bound is None or end_offset <= segment.base_offset + 1 or segment.storage != LOCAL:
+            return False
+        try:
+            signature = FileSignature.of(segment.directory)
+            if self._listed is None or self._listed[0] != signature or not signature.is_settled():
+                listing = list_partition(segment.storage, segment.directory)
+                self._listed = signature, listing.base_offsets.tolist()
+        except FileNotFoundError:
+            return False
+        base_offsets = self._listed[1]
+        index = bisect.bisect_right(base_offsets, segment.base_offset)
+        return index < len(base_offsets) and base_offsets[index] < min(bound, end_offset)
+
+    def look_again(self, next_offset: int) -> int:
+        """Look the offsets from `next_offset` on up in a fresh listing; gives where they go on.
+
+        Raises
+        ------
+        SegmentLogError
+            Files are renamed faster than anything is read of them.
+        """
+        self._attempts = 1 if next_offset > self._reached else self._attempts + 1
+        self._reached = next_offset
+        if self._attempts > RESOLVE_ATTEMPTS:
+            raise SegmentLogError(
+                f"offset {next_offset} of {self._first.topic_partition} was not found in "
+                f"{RESOLVE_ATTEMPTS} listings of {self._first.directory}: files in it are renamed "
+                "faster than they can be read"
+            )
+        self._partition_log = None
+        self._pending.clear()
+        try:
+            log = self.partition_log()
+        except FileNotFoundError:
+            self._on_lost(next_offset, self._end_offset)
+            return next_offset
+        if len(log.base_offsets) == 0:
+            self._on_lost(next_offset, self._end_offset)
+            return next_offset
+        if next_offset < log.log_start_offset:
+            self._on_lost(next_offset, min(self._end_offset, log.log_start_offset))
+        start_offset = max(next_offset, log.log_start_offset)
+        self._pending.extend(log.segments_between(start_offset, self._end_offset))
+        return start_offset
+
+    def visit(
+        self, start_offset: int, visit: Callable[[Segment, int], Iterator[tuple[_T, int]]]
+    ) -> Iterator[_T]:
+        """Give what a visit to each segment gives.
+
+        Parameters
+        ----------
+        start_offset : int
+        visit : callable
+            Takes a segment and the offset from which on it is wanted; gives what there is, each
+            with the offset after it.
+        """
+        next_offset = reached = start_offset
+        while (segment := self.next()) is not None:
+            try:
+                for item, after in visit(segment, next_offset):
+                    reached = max(reached, after)
+                    yield item
+            except FileNotFoundError:
+                # The last file may have been a new one, that holds more than its old name says.
+                next_offset = self.look_again(max(next_offset, reached))
+            else:
+                bound = segment.end_offset_bound or 0
+                if reached < bound and self.was_split(segment, self._end_offset):
+                    next_offset = self.look_again(max(next_offset, reached))
+                else:
+                    # One that others take the place of may reach into the next.
+                    next_offset = max(next_offset, bound, reached)

@@ -1,0 +1,136 @@
+"""The scan of a partition: rows of its segments in the order of their offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+
+from spark_segmentlog.log.partition.listed_log import ListedLog
+from spark_segmentlog.log.partition.lost_ranges import Losses, OnDataLoss
+from spark_segmentlog.log.partition.pursuit import SegmentPursuit
+from spark_segmentlog.log.segment.scanner import ScanOptions, SegmentScanner
+from spark_segmentlog.log.segment.segment import Segment
+from spark_segmentlog.log.segment.walk_options import OnCorrupt
+from spark_segmentlog.log.transactions.outcomes import TransactionOutcomes, WholeRead
+
+READ_COMMITTED: Final = "read_committed"
+
+
+def scan_segments(
+    segments: Sequence[Segment],
+    options: ScanOptions,
+    *,
+    on_corrupt: OnCorrupt | None = None,
+    on_data_loss: OnDataLoss | None = None,
+    partition_log: ListedLog | None = None,
+    finds_stable_offset: bool = False,
+) -> Iterator[pa.RecordBatch]:
+    """Read rows from segments of one partition, in their order; runs in a task.
+
+    The offsets to read are those of ``options.record_filter``, which must have both ends when rows
+    of a log that grows are wanted as of one time.
+
+    Parameters
+    ----------
+    segments : sequence of Segment
+        Neighbours that hold the offsets; their partition is listed again only if one is gone, or
+        to know what was aborted.
+    partition_log : ListedLog, optional
+        The partition, if it is at hand.
+    finds_stable_offset : bool
+        Whether rows of transactions that are open at the end of `partition_log`, and those after
+        them, are yet to be left out; only for all segments that hold the offsets.
+
+    Raises
+    ------
+    DataLossError
+        Offsets are gone from the partition, and the options say to fail then.
+    CorruptRecordError
+        Bad bytes, and the options do not say to skip them.
+    """
+    if not segments:
+        return
+    log_end_offset = None
+    if finds_stable_offset:
+        assert partition_log is not None
+        log_end_offset = partition_log.log_end_offset
+    scan = _PartitionScan(
+        segments, options, on_corrupt, on_data_loss, partition_log, log_end_offset
+    )
+    yield from scan.rows()
+
+
+class _PartitionScan:
+    """A scan over segments that may be renamed while it runs.
+
+    Its parts know nothing of it, so that its buffers are free again as soon as it is over.
+    """
+
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        options: ScanOptions,
+        on_corrupt: OnCorrupt | None,
+        on_data_loss: OnDataLoss | None,
+        partition_log: ListedLog | None,
+        log_end_offset: int | None,
+    ) -> None:
+        self._options = options
+        self._log_end_offset = log_end_offset
+        self._losses = Losses(segments[0], options, on_data_loss)
+        end_offset = options.record_filter.end_offset
+        self._pursuit = SegmentPursuit(segments, end_offset, self._losses.tell, partition_log)
+        topic_partition = segments[0].topic_partition
+        self._scanner = SegmentScanner(topic_partition, options, on_corrupt=on_corrupt)
+        self._outcomes = self._new_outcomes()
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        scanner, wanted_end = self._scanner, self._options.record_filter.end_offset
+        while (segment := self._pursuit.next()) is not None:
+            try:
+                yield from scanner.scan(
+                    segment, outcomes=self._outcomes, on_lost=self._losses.tell_at_end
+                )
+                if self._outcomes is not None:
+                    wanted_end = min(wanted_end, self._outcomes.stable_offset)
+                end_offset = min(wanted_end, segment.end_offset_bound or 0)
+                if scanner.next_offset >= wanted_end:
+                    break
+                if scanner.next_offset < end_offset and self._pursuit.was_split(
+                    segment, end_offset
+                ):
+                    self._look_again()
+                else:
+                    scanner.next_offset = max(scanner.next_offset, segment.end_offset_bound or 0)
+            except FileNotFoundError:
+                self._look_again()
+        yield from scanner.flush()
+
+    def _look_again(self) -> None:
+        """Go on in a new listing, in which batches stand at other positions."""
+        self._scanner.next_offset = self._pursuit.look_again(self._scanner.next_offset)
+        self._outcomes = self._new_outcomes()
+
+    def _new_outcomes(self) -> TransactionOutcomes | None:
+        if self._options.isolation_level != READ_COMMITTED:
+            return None
+        whole_read = None
+        if self._log_end_offset is not None:
+            whole_read = WholeRead(
+                start_offset=self._scanner.next_offset, log_end_offset=self._log_end_offset
+            )
+        return TransactionOutcomes(
+            partial(_listed_log, self._pursuit, self._options),
+            check_crcs=self._options.check_crcs,
+            skip_corrupt=self._options.skip_corrupt,
+            whole_read=whole_read,
+        )
+
+
+def _listed_log(pursuit: SegmentPursuit, options: ScanOptions) -> ListedLog:
+    log = pursuit.partition_log()
+    log.skip_corrupt, log.check_crcs = options.skip_corrupt, options.check_crcs
+    return log

@@ -1,0 +1,68 @@
+"""Which batches a cleaning discards: data of aborted transactions, markers without data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from spark_segmentlog.log.formats.transaction_index import AbortedTransaction, AbortedTransactions
+from spark_segmentlog.log.segment.pieces import Piece
+from spark_segmentlog.log.transactions.producer_tracker import ABORT, COMMIT, read_markers
+from spark_segmentlog.record.read.header_table import HeaderTable
+from spark_segmentlog.record.types import Bools
+
+
+class TransactionTracker:
+    """Which batches belong to aborted transactions, and which markers have no data left.
+
+    One is used for a whole pass, since a transaction may begin in one segment and end in another.
+    """
+
+    def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
+        self._aborted = AbortedTransactions(tuple(aborted))
+        self._by_marker = {(it.producer_id, it.last_offset): it for it in aborted}
+        self._seen_aborted: set[int] = set()
+        self._seen_committed: set[int] = set()
+        self.entries: list[AbortedTransaction] = []
+
+    def contain(self, table: HeaderTable) -> Bools:
+        """Tell which batches hold data of aborted transactions."""
+        inside = self._aborted.contain(table.producer_id, table.base_offset)
+        found: Bools = inside & table.is_transactional & ~table.is_control
+        return found
+
+    def find_discardable(self, piece: Piece, source: str) -> Bools:
+        """Tell which batches may go: aborted data, and markers of which no data was seen."""
+        table = piece.table
+        is_control = table.is_control
+        is_aborted = self.contain(table)
+        discardable = is_aborted.copy()
+        producer_ids = table.producer_id
+        markers = read_markers(piece, np.flatnonzero(is_control), source=source)
+        for row in np.flatnonzero(is_control | table.is_transactional).tolist():
+            producer_id = int(producer_ids[row])
+            if is_control[row]:
+                marker = markers.get(row)
+                kind = None if marker is None else marker.type_id
+                discardable[row] = self._end(producer_id, int(table.base_offset[row]), kind)
+            elif is_aborted[row]:
+                self._seen_aborted.add(producer_id)
+            else:
+                self._seen_committed.add(producer_id)
+        return discardable
+
+    def _end(self, producer_id: int, offset: int, kind: int | None) -> bool:
+        if kind is None:
+            return True
+        if kind == COMMIT:
+            was_seen = producer_id in self._seen_committed
+            self._seen_committed.discard(producer_id)
+            return not was_seen
+        if kind == ABORT:
+            was_seen = producer_id in self._seen_aborted
+            self._seen_aborted.discard(producer_id)
+            if was_seen:
+                self.entries.append(self._by_marker[producer_id, offset])
+            return not was_seen
+        return False
