@@ -19,13 +19,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Protocol, Self
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from spark_segmentlog.errors import LogPermissionError, NotAFileError, NotALogDirectoryError
 from spark_segmentlog.log.io.closing import Closing
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
 
 FIRST_ZERO_CHECK_BYTES: Final = 4 * 1024
 ZERO_CHECK_BYTES: Final = 1024 * 1024
@@ -264,6 +266,8 @@ def without_file_scheme(path: str) -> str:
 
 def is_zero_from(file: LogFile, position: int) -> bool:
     """Tell whether a file holds only zeros from a position to its end; holes are not read."""
+    import numpy as np
+
     view = np.empty(FIRST_ZERO_CHECK_BYTES, np.uint8)
     while (data_position := file.next_data_position(position)) is not None:
         count = file.pread_into(view, data_position, len(view))

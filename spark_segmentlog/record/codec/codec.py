@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, TypeAlias
 
 SMALL_BLOCK_BYTES: Final = 16 << 10
@@ -56,17 +57,11 @@ BlockWriter: TypeAlias = Callable[[memoryview, memoryview], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Codec:
-    """One codec.
+class BlockCode:
+    """What a codec does with blocks.
 
     Attributes
     ----------
-    number : int
-        In bits 0 to 2 of the attributes.
-    name : str
-        In ``compression.type``.
-    first_format : int
-        The magic from which on there is this codec.
     decompress_into : callable
         Decompresses a block of a format into an output and gives the size; raises
         `OutputFullError`, `BlockError`, or cramjam's ``DecompressionError``.
@@ -79,8 +74,30 @@ class Codec:
         `SMALL_BLOCK_BYTES`.
     writer : callable
         Makes, for a level, what compresses blocks as Kafka's Java producer does.
+    """
+
+    decompress_into: Callable[[memoryview, memoryview, int], int]
+    open_stream: Callable[[memoryview, int], BlockStream]
+    is_surely_large: Callable[[memoryview], bool]
+    writer: Callable[[int], BlockWriter]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Codec:
+    """One codec.
+
+    Attributes
+    ----------
+    number : int
+        In bits 0 to 2 of the attributes.
+    name : str
+        In ``compression.type``.
+    first_format : int
+        The magic from which on there is this codec.
     framing : str
         One line for the documentation: what its blocks look like.
+    load_code : callable
+        Imports what it does with blocks, which who reads the table alone has no use for.
     levels : Levels, optional
         None for a codec without.
     """
@@ -88,12 +105,14 @@ class Codec:
     number: int
     name: str
     first_format: int
-    decompress_into: Callable[[memoryview, memoryview, int], int]
-    open_stream: Callable[[memoryview, int], BlockStream]
-    is_surely_large: Callable[[memoryview], bool]
-    writer: Callable[[int], BlockWriter]
     framing: str
+    load_code: Callable[[], BlockCode]
     levels: Levels | None = None
+
+    @cached_property
+    def code(self) -> BlockCode:
+        """What it does with blocks."""
+        return self.load_code()
 
 
 def check_block_size(size: int, max_bytes: int) -> None:

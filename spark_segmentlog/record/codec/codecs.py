@@ -7,25 +7,71 @@ believed.
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable
 from typing import Final
-
-import cramjam
-import numpy as np
 
 from spark_segmentlog.errors import OptionValueError
 from spark_segmentlog.record.codec.codec import (
+    BlockCode,
     BlockError,
     BlockStream,
     BlockWriter,
     Codec,
+    Levels,
     OutputFullError,
 )
-from spark_segmentlog.record.codec.gzip import GZIP
-from spark_segmentlog.record.codec.lz4 import LZ4
-from spark_segmentlog.record.codec.snappy import SNAPPY
-from spark_segmentlog.record.codec.zstd import ZSTD
-from spark_segmentlog.record.layout import COMPRESSION_CODEC_MASK
-from spark_segmentlog.record.types import Int64s
+from spark_segmentlog.record.layout import COMPRESSION_CODEC_MASK, MAGIC_V0, MAGIC_V2
+
+
+def _code_of(module: str) -> Callable[[], BlockCode]:
+    def load() -> BlockCode:
+        code: BlockCode = importlib.import_module(f"{__package__}.{module}").CODE
+        return code
+
+    return load
+
+
+GZIP: Final = Codec(
+    number=1,
+    name="gzip",
+    first_format=MAGIC_V0,
+    framing="may have several members",
+    load_code=_code_of("gzip"),
+    levels=Levels(1, 9, -1),
+)
+SNAPPY: Final = Codec(
+    number=2,
+    name="snappy",
+    first_format=MAGIC_V0,
+    framing=(
+        "two layouts: xerial framing (Java) or one raw block (librdkafka); told apart "
+        "by the magic bytes `\\x82SNAPPY\\0`"
+    ),
+    load_code=_code_of("snappy"),
+)
+LZ4: Final = Codec(
+    number=3,
+    name="lz4",
+    first_format=MAGIC_V0,
+    framing=(
+        "frames; in format 0 the header's checksum is wrong on purpose, since old "
+        "clients hashed the magic bytes too"
+    ),
+    load_code=_code_of("lz4"),
+    levels=Levels(1, 17, 9),
+)
+ZSTD: Final = Codec(
+    number=4,
+    name="zstd",
+    first_format=MAGIC_V2,
+    framing=(
+        "frames; one may not say how large its content is, there may be several, and "
+        "skippable ones between"
+    ),
+    load_code=_code_of("zstd"),
+    levels=Levels(-131072, 22, 3),
+)
 
 CODECS: Final = {codec.number: codec for codec in (GZIP, SNAPPY, LZ4, ZSTD)}
 """By the number in the attributes, where 0 is `NO_COMPRESSION`."""
@@ -68,10 +114,9 @@ def codec_number(name: str) -> int:
     return numbers[name.lower()]
 
 
-def first_formats() -> Int64s:
+def first_formats() -> list[int]:
     """For every number that the attributes can hold, the format from which on it is a codec."""
-    formats = np.full(COMPRESSION_CODEC_MASK + 1, _NO_FORMAT, np.int64)
-    formats[0] = 0
+    formats = [0] + [_NO_FORMAT] * COMPRESSION_CODEC_MASK
     for number, codec in CODECS.items():
         formats[number] = codec.first_format
     return formats
@@ -85,7 +130,7 @@ def unknown_codec_reason(number: int, magic: int) -> str:
     formats = first_formats()
     if formats[number] <= magic:
         return ""
-    known = np.flatnonzero(formats <= magic).tolist()
+    known = [each for each, first in enumerate(formats) if first <= magic]
     allowed = [f"{each} ({codec_name(each)})" for each in known]
     return f"compression codec {number} in format {magic}, allowed are {', '.join(allowed)}"
 
@@ -116,9 +161,11 @@ def decompress_into(number: int, block: memoryview, output: memoryview, *, magic
     BlockError
         When the bytes are not what the codec says, or there is no such codec.
     """
+    import cramjam
+
     codec = _codec(number)
     try:
-        return codec.decompress_into(block, output, magic)
+        return codec.code.decompress_into(block, output, magic)
     except cramjam.DecompressionError as error:
         if _OUTPUT_FULL in str(error):
             raise OutputFullError from error
@@ -126,8 +173,8 @@ def decompress_into(number: int, block: memoryview, output: memoryview, *, magic
 
 
 def is_surely_large(number: int, block: memoryview) -> bool:
-    """Tell a block that says to be no ordinary one; as `Codec.is_surely_large`."""
-    return _codec(number).is_surely_large(block)
+    """Tell a block that says to be no ordinary one; as `BlockCode.is_surely_large`."""
+    return _codec(number).code.is_surely_large(block)
 
 
 def open_block(number: int, block: memoryview, *, magic: int) -> BlockStream:
@@ -135,7 +182,7 @@ def open_block(number: int, block: memoryview, *, magic: int) -> BlockStream:
     codec = _codec(number)
     if not len(block):
         raise BlockError(f"{codec.name} block: no bytes")
-    return codec.open_stream(block, magic)
+    return codec.code.open_stream(block, magic)
 
 
 def block_writer(number: int, level: int | None = None) -> BlockWriter:
@@ -156,7 +203,7 @@ def block_writer(number: int, level: int | None = None) -> BlockWriter:
         When there is no such codec.
     """
     codec = _codec(number)
-    return codec.writer(_checked_level(codec, level))
+    return codec.code.writer(_checked_level(codec, level))
 
 
 def max_compressed_bytes(size: int) -> int:

@@ -14,8 +14,8 @@ from spark_segmentlog.record.codec.codec import (
     OutputFullError,
     check_block_size,
 )
-from spark_segmentlog.record.codec.codecs import decompress_into, is_surely_large
-from spark_segmentlog.record.codec.zstd import ZSTD, raw_frame
+from spark_segmentlog.record.codec.codecs import ZSTD, decompress_into, is_surely_large
+from spark_segmentlog.record.codec.zstd import raw_frame
 from spark_segmentlog.record.layout import MAGIC_V2
 from spark_segmentlog.record.types import Bytes, bytes_view
 

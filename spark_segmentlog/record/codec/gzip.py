@@ -8,13 +8,11 @@ import cramjam
 
 from spark_segmentlog.record.codec.codec import (
     WHOLE_BLOCK_BYTES,
+    BlockCode,
     BlockError,
     BlockStream,
     BlockWriter,
-    Codec,
-    Levels,
 )
-from spark_segmentlog.record.layout import MAGIC_V0
 
 _INPUT_BYTES = 64 << 10
 _WINDOW_BITS = 31
@@ -75,14 +73,9 @@ def _writer(level: int) -> BlockWriter:
     return write
 
 
-GZIP = Codec(
-    number=1,
-    name="gzip",
-    first_format=MAGIC_V0,
+CODE = BlockCode(
     decompress_into=_decompress_into,
     open_stream=lambda block, _magic: _Stream(block),
     is_surely_large=_is_surely_large,
     writer=_writer,
-    framing="may have several members",
-    levels=Levels(1, 9, -1),
 )

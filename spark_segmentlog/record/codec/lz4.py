@@ -18,10 +18,9 @@ import numpy as np
 from spark_segmentlog.record.codec.arrow_stream import ArrowStream
 from spark_segmentlog.record.codec.codec import (
     WHOLE_BLOCK_BYTES,
+    BlockCode,
     BlockError,
     BlockWriter,
-    Codec,
-    Levels,
     OutputFullError,
 )
 from spark_segmentlog.record.codec.codec_kernels import count_lz4_blocks
@@ -200,17 +199,9 @@ def _compressor(level: int) -> Callable[[memoryview], memoryview]:
     return lambda block: memoryview(codec.compress(block, asbytes=True))
 
 
-LZ4 = Codec(
-    number=3,
-    name="lz4",
-    first_format=MAGIC_V0,
+CODE = BlockCode(
     decompress_into=_decompress_into,
     open_stream=_open_stream,
     is_surely_large=_is_surely_large,
     writer=_writer,
-    framing=(
-        "frames; in format 0 the header's checksum is wrong on purpose, since old "
-        "clients hashed the magic bytes too"
-    ),
-    levels=Levels(1, 17, _DEFAULT_LEVEL),
 )

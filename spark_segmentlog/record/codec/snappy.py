@@ -14,13 +14,12 @@ import numpy as np
 from spark_segmentlog.record.codec import codec_kernels as kernels
 from spark_segmentlog.record.codec.codec import (
     WHOLE_BLOCK_BYTES,
+    BlockCode,
     BlockError,
     BlockStream,
     BlockTooLargeError,
-    Codec,
     OutputFullError,
 )
-from spark_segmentlog.record.layout import MAGIC_V0
 from spark_segmentlog.record.types import Bytes, Int64s, flat_bytes
 
 _MAGIC = b"\x82SNAPPY\x00"
@@ -239,18 +238,11 @@ def _write(data: memoryview, output: memoryview) -> int:
     return position
 
 
-SNAPPY = Codec(
-    number=2,
-    name="snappy",
-    first_format=MAGIC_V0,
+CODE = BlockCode(
     decompress_into=_decompress_into,
     open_stream=lambda block, _magic: (
         _XerialStream(block) if _is_xerial(block) else _RawStream(block)
     ),
     is_surely_large=_is_surely_large,
     writer=lambda _level: _write,
-    framing=(
-        "two layouts: xerial framing (Java) or one raw block (librdkafka); told apart "
-        "by the magic bytes `\\x82SNAPPY\\0`"
-    ),
 )

@@ -8,9 +8,8 @@ import cramjam
 import numpy as np
 
 from spark_segmentlog.record.codec.arrow_stream import ArrowStream
-from spark_segmentlog.record.codec.codec import WHOLE_BLOCK_BYTES, BlockWriter, Codec, Levels
+from spark_segmentlog.record.codec.codec import WHOLE_BLOCK_BYTES, BlockCode, BlockWriter
 from spark_segmentlog.record.codec.codec_kernels import count_full_blocks
-from spark_segmentlog.record.layout import MAGIC_V2
 from spark_segmentlog.record.types import flat_bytes
 
 _BLOCK_BYTES = 128 << 10
@@ -38,17 +37,9 @@ def _writer(level: int) -> BlockWriter:
     return lambda data, output: int(cramjam.zstd.compress_into(data, output, level=level))
 
 
-ZSTD = Codec(
-    number=4,
-    name="zstd",
-    first_format=MAGIC_V2,
+CODE = BlockCode(
     decompress_into=_decompress_into,
     open_stream=lambda block, _magic: ArrowStream("zstd", block),
     is_surely_large=_is_surely_large,
     writer=_writer,
-    framing=(
-        "frames; one may not say how large its content is, there may be several, and "
-        "skippable ones between"
-    ),
-    levels=Levels(-131072, 22, 3),
 )

@@ -9,7 +9,10 @@ Encoding: https://protobuf.dev/programming-guides/encoding/#varints
 
 from __future__ import annotations
 
-from spark_segmentlog.record.types import ByteSource
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spark_segmentlog.record.types import ByteSource
 
 MAX_VARINT_BYTES = 5
 MAX_VARLONG_BYTES = 10

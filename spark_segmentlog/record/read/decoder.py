@@ -27,9 +27,8 @@ from spark_segmentlog.record import header_fields as fields
 from spark_segmentlog.record.codec.block_window import NO_LIMIT, BlockWindow, open_window
 from spark_segmentlog.record.codec.codec import BlockError, BlockTooLargeError, OutputFullError
 from spark_segmentlog.record.codec.codec_kernels import whole_frames
-from spark_segmentlog.record.codec.codecs import first_formats
+from spark_segmentlog.record.codec.codecs import ZSTD, first_formats
 from spark_segmentlog.record.codec.decompression_buffer import DecompressionBuffer
-from spark_segmentlog.record.codec.zstd import ZSTD
 from spark_segmentlog.record.kernels import decode as kernels
 from spark_segmentlog.record.kernels import headers, output
 from spark_segmentlog.record.kernels.checksum import entry_crc_is_good
@@ -487,7 +486,7 @@ def _runs(source: _Input, selected: Bools | Int64s | None) -> Iterator[tuple[int
         rows,
         source.file_position,
         len(source.buffer),
-        first_formats(),
+        np.array(first_formats(), np.int64),
         planned,
         kinds,
         spans,

@@ -17,6 +17,7 @@ from spark_segmentlog.query.options import parse_write_options
 from spark_segmentlog.record.codec import codecs, decompression_buffer, lz4
 from spark_segmentlog.record.codec.block_window import NO_LIMIT, decompress
 from spark_segmentlog.record.codec.codec import (
+    BlockCode,
     BlockError,
     BlockStream,
     BlockTooLargeError,
@@ -398,11 +399,13 @@ REVERSED = Codec(
     number=6,
     name="reversed",
     first_format=MAGIC_V2,
-    decompress_into=lambda block, output, _magic: _reverse(block, output),
-    open_stream=lambda block, _magic: _Reversed(block),
-    is_surely_large=lambda _block: False,
-    writer=lambda _level: _reverse,
     framing="from the last byte to the first",
+    load_code=lambda: BlockCode(
+        decompress_into=lambda block, output, _magic: _reverse(block, output),
+        open_stream=lambda block, _magic: _Reversed(block),
+        is_surely_large=lambda _block: False,
+        writer=lambda _level: _reverse,
+    ),
 )
 
 
