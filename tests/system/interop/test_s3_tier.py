@@ -99,10 +99,10 @@ def test_local_and_remote_are_one_log(server: CountingServer, encrypted: Store) 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_lookup_among_many_segments(server: CountingServer) -> None:
-    filesystem, bucket = pafs.FileSystem.from_uri(server.uri("bucket"))
+    filesystem, bucket = pafs.FileSystem.from_uri(server.uri("many"))
     filesystem.create_dir(bucket)
     objects = ObjectStore()
-    add_partition(objects, "bucket/tier", "t", SEGMENTS)
+    add_partition(objects, "many/tier", "t", SEGMENTS)
     for path, data in objects.objects.items():
         with filesystem.open_output_stream(path) as stream:
             stream.write(data)
@@ -116,7 +116,7 @@ def test_a_lookup_among_many_segments(server: CountingServer) -> None:
     server.requests.clear()
     server.lists.clear()
     began = time.monotonic()
-    manager = LogManager.open("bucket/tier", filesystem=filesystem)
+    manager = LogManager.open("many/tier", filesystem=filesystem)
     log = manager.partition_log(TopicPartition("t", 0))
     offset = SEGMENTS // 2 * RECORDS + 5
     segments = tuple(log.segments_between(offset, offset + 1))
