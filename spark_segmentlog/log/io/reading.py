@@ -15,6 +15,7 @@ import glob
 import os
 import re
 import stat
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -106,6 +107,32 @@ class Storage(Protocol):
         """List the paths that a pattern matches, in no order."""
 
 
+class OpeningStorage(ABC):
+    """A `Storage` that reads small files by opening them."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def open_input(self, path: str, *, reads_blocks: bool = True) -> LogFile:
+        """Open a file for reading."""
+
+    def read_file(self, path: str) -> bytes | None:
+        """Read a small file whole; None where it is not there."""
+        try:
+            with self.open_input(path) as file:
+                return file.read_at(0, file.size())
+        except FileNotFoundError:
+            return None
+
+    def read_start(self, path: str, length: int) -> bytes | None:
+        """Read the first bytes of a file; None where it is not there."""
+        try:
+            with self.open_input(path) as file:
+                return file.read_at(0, min(length, file.size()))
+        except FileNotFoundError:
+            return None
+
+
 class _LocalFile(Closing):
     """A file on the local disk."""
 
@@ -178,18 +205,11 @@ def _not_a_file(path: str) -> NotAFileError:
 
 
 @dataclass(frozen=True, slots=True)
-class _LocalStorage:
+class _LocalStorage(OpeningStorage):
     """The local disk."""
 
     def open_input(self, path: str, *, reads_blocks: bool = True) -> LogFile:
         return _LocalFile(path)
-
-    def read_file(self, path: str) -> bytes | None:
-        try:
-            with _LocalFile(path) as file:
-                return file.read_at(0, file.size())
-        except FileNotFoundError:
-            return None
 
     def read_start(self, path: str, length: int) -> bytes | None:
         try:
@@ -278,6 +298,11 @@ def is_zero_from(file: LogFile, position: int) -> bool:
         position = data_position + count
         view = np.empty(ZERO_CHECK_BYTES, np.uint8)
     return True
+
+
+def not_there(path: str) -> FileNotFoundError:
+    """Make the error for what is not there."""
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
 
 @contextmanager

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import fnmatch
 import glob
-import os
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -19,8 +17,10 @@ from spark_segmentlog.log.io.closing import Closing
 from spark_segmentlog.log.io.reading import (
     LOCAL,
     LogFile,
+    OpeningStorage,
     Storage,
     is_local,
+    not_there,
     permission_checked,
     without_file_scheme,
 )
@@ -97,7 +97,7 @@ class _ArrowFile(Closing):
 
 
 @dataclass(frozen=True, slots=True)
-class _ArrowStorage:
+class _ArrowStorage(OpeningStorage):
     """A pyarrow file system; paths are its own, without a scheme."""
 
     filesystem: Any
@@ -105,24 +105,10 @@ class _ArrowStorage:
     def open_input(self, path: str, *, reads_blocks: bool = True) -> LogFile:
         return _ArrowFile(self.filesystem, path, READ_AHEAD_BYTES if reads_blocks else 0)
 
-    def read_file(self, path: str) -> bytes | None:
-        try:
-            with self.open_input(path) as file:
-                return file.read_at(0, file.size())
-        except FileNotFoundError:
-            return None
-
-    def read_start(self, path: str, length: int) -> bytes | None:
-        try:
-            with self.open_input(path) as file:
-                return file.read_at(0, min(length, file.size()))
-        except FileNotFoundError:
-            return None
-
     def size(self, path: str) -> int:
         info = self._info(path)
         if info.size is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            raise not_there(path)
         return int(info.size)
 
     def exists(self, path: str) -> bool:

@@ -16,7 +16,6 @@ from spark_segmentlog.errors import RemoteStorageError
 from spark_segmentlog.log.io.reading import LogFile, Storage
 from spark_segmentlog.log.names import (
     BASE_OFFSET_DIGITS,
-    MAX_OFFSET,
     MAX_PARTITION,
     TopicPartition,
     is_topic_name,
@@ -29,7 +28,12 @@ from spark_segmentlog.log.tier.manifest import (
     SegmentManifest,
     parse_manifest,
 )
-from spark_segmentlog.log.tier.objects import MAX_INDEX_BYTES, read_whole
+from spark_segmentlog.log.tier.objects import (
+    MAX_INDEX_BYTES,
+    list_objects,
+    read_whole,
+    segment_name,
+)
 from spark_segmentlog.log.tier.remote_segment import (
     UUID_PATTERN,
     Description,
@@ -87,18 +91,9 @@ class ChunkedLayout:
     ) -> StoreListing:
         """List the segments of a partition."""
         folder = _folder(root, partition)
-        try:
-            names = storage.list_names(folder)
-        except FileNotFoundError:
-            return StoreListing(whole=())
-        found: dict[tuple[int, str], set[str]] = {}
-        for name in names:
-            parts = _OBJECT.fullmatch(name)
-            if parts is not None and int(parts["base"]) <= MAX_OFFSET:
-                found.setdefault((int(parts["base"]), parts["id"]), set()).add(parts["suffix"])
         whole, notes = [], []
-        for (base_offset, segment_id), suffixes in sorted(found.items()):
-            path = f"{folder}/{_name(base_offset, segment_id)}"
+        for (base_offset, segment_id), suffixes in list_objects(storage, folder, _OBJECT).items():
+            path = f"{folder}/{segment_name(base_offset, segment_id)}"
             if suffixes != _ALL:
                 notes.append(StoreNote(path, cut_text(_ALL - suffixes)))
             if MANIFEST_SUFFIX in suffixes:
@@ -120,7 +115,7 @@ class ChunkedLayout:
         """Name the path of a segment's objects, up to the suffixes."""
         prefix, key = _parse_custom(custom_metadata)
         if key is None:
-            key = f"{_folder('', partition)}/{_name(base_offset, segment_id)}"
+            key = f"{_folder('', partition)}/{segment_name(base_offset, segment_id)}"
         if prefix and not root.endswith(prefix):
             return f"{root}{prefix}{key}"
         return f"{root}{key}"
@@ -142,7 +137,7 @@ class ChunkedLayout:
                 f"manifest {manifest.path} lacks remoteLogSegmentMetadata, and with it the "
                 "segment's offsets: name the broker's log directory, whose metadata have them"
             )
-        if _name(manifest.start_offset, manifest.segment_id or "") != name:
+        if segment_name(manifest.start_offset, manifest.segment_id or "") != name:
             raise RemoteStorageError(
                 f"manifest {manifest.path} is of the segment {manifest.segment_id} from offset "
                 f"{manifest.start_offset} on"
@@ -234,10 +229,6 @@ def _partitions(storage: Storage, folder: str) -> list[int]:
 def _folder(root: str, partition: TopicIdPartition) -> str:
     topic_partition = partition.topic_partition
     return f"{root}{topic_partition.topic}-{partition.topic_id}/{topic_partition.partition}"
-
-
-def _name(base_offset: int, segment_id: str) -> str:
-    return f"{base_offset:0{BASE_OFFSET_DIGITS}d}-{segment_id}"
 
 
 def _parse_custom(data: bytes | None) -> tuple[str | None, str | None]:

@@ -25,7 +25,13 @@ from spark_segmentlog.log.segment.index_trust import LOOKUP_READ_BYTES, offset_b
 from spark_segmentlog.log.segment.pieces import ReadBuffer
 from spark_segmentlog.log.segment.segment import RemoteCopy, Segment
 from spark_segmentlog.log.segment.walk import HeaderWalk
-from spark_segmentlog.log.tier.objects import MAX_INDEX_BYTES, SegmentFiles, read_whole
+from spark_segmentlog.log.tier.objects import (
+    MAX_INDEX_BYTES,
+    SegmentFiles,
+    list_objects,
+    read_whole,
+    segment_name,
+)
 from spark_segmentlog.log.tier.remote_segment import (
     UUID_PATTERN,
     Description,
@@ -77,18 +83,9 @@ class LocalTieredLayout:
     ) -> StoreListing:
         """List the segments of a partition."""
         folder = f"{_folder(storage, root)}/{_directory(partition)}"
-        try:
-            names = storage.list_names(folder)
-        except FileNotFoundError:
-            return StoreListing(whole=())
-        found: dict[tuple[int, str], set[str]] = {}
-        for name in names:
-            parts = _FILE.fullmatch(name)
-            if parts is not None and int(parts["base"]) <= MAX_OFFSET:
-                found.setdefault((int(parts["base"]), parts["id"]), set()).add(parts["suffix"])
         whole, notes = [], []
-        for (base_offset, segment_id), suffixes in sorted(found.items()):
-            path = f"{folder}/{base_offset:0{BASE_OFFSET_DIGITS}d}-{segment_id}"
+        for (base_offset, segment_id), suffixes in list_objects(storage, folder, _FILE).items():
+            path = f"{folder}/{segment_name(base_offset, segment_id)}"
             missing = _ALWAYS_THERE - suffixes
             if missing:
                 notes.append(StoreNote(path, cut_text(missing)))
@@ -113,7 +110,7 @@ class LocalTieredLayout:
     ) -> str:
         """Name the path of a segment's files, up to the suffixes."""
         above = root if root.rstrip("/").endswith(FOLDER) else f"{root.rstrip('/')}/{FOLDER}"
-        name = f"{base_offset:0{BASE_OFFSET_DIGITS}d}-{segment_id}"
+        name = segment_name(base_offset, segment_id)
         return f"{above.rstrip('/')}/{_directory(partition)}/{name}"
 
     def read_detail(self, storage: Storage, path: str) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import errno
-import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -13,9 +12,10 @@ import numpy.typing as npt
 
 from spark_segmentlog.errors import RemoteStorageError
 from spark_segmentlog.log.io.closing import Closing
-from spark_segmentlog.log.io.reading import LogFile, Storage
+from spark_segmentlog.log.io.reading import LogFile, OpeningStorage, Storage
 from spark_segmentlog.log.names import (
     BASE_OFFSET_DIGITS,
+    MAX_OFFSET,
     OFFSET_INDEX_SUFFIX,
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -110,13 +110,33 @@ def read_whole(storage: Storage, path: str, max_bytes: int) -> bytes:
         return file.read_at(0, size)
 
 
-def not_there(path: str) -> FileNotFoundError:
-    """Make the error for what is not there."""
-    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+def segment_name(base_offset: int, segment_id: str) -> str:
+    """Name the objects of a segment, up to their suffixes, as both Kafka and plugins do."""
+    return f"{base_offset:0{BASE_OFFSET_DIGITS}d}-{segment_id}"
+
+
+def list_objects(
+    storage: Storage, folder: str, pattern: re.Pattern[str]
+) -> dict[tuple[int, str], set[str]]:
+    """List the suffixes of the objects in a folder by base offset and segment id, ascending.
+
+    Names that the pattern, with its groups ``base``, ``id`` and ``suffix``, does not match are left
+    out. A folder that is not there holds nothing.
+    """
+    try:
+        names = storage.list_names(folder)
+    except FileNotFoundError:
+        return {}
+    found: dict[tuple[int, str], set[str]] = {}
+    for name in names:
+        parts = pattern.fullmatch(name)
+        if parts is not None and int(parts["base"]) <= MAX_OFFSET:
+            found.setdefault((int(parts["base"]), parts["id"]), set()).add(parts["suffix"])
+    return dict(sorted(found.items()))
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentFiles:
+class SegmentFiles(OpeningStorage):
     """The copies of one segment's files under the names that a `Segment` asks for."""
 
     storage: Storage
@@ -127,14 +147,6 @@ class SegmentFiles:
     def open_input(self, path: str, *, reads_blocks: bool = True) -> LogFile:
         """Open a file for reading."""
         return self.storage.open_input(self._copy(path), reads_blocks=reads_blocks)
-
-    def read_file(self, path: str) -> bytes | None:
-        """Read a file whole; None where it is not there."""
-        return self.storage.read_file(self._copy(path))
-
-    def read_start(self, path: str, length: int) -> bytes | None:
-        """Read the first bytes of a file; None where it is not there."""
-        return self.storage.read_start(self._copy(path), length)
 
     def size(self, path: str) -> int:
         """Measure a file."""

@@ -21,7 +21,7 @@ from spark_segmentlog.errors import RemoteStorageError
 from spark_segmentlog.log.formats.checkpoints import LeaderEpoch, parse_leader_epochs
 from spark_segmentlog.log.formats.offset_index import OffsetIndex
 from spark_segmentlog.log.formats.producer_snapshot import ProducerState, parse_producer_snapshot
-from spark_segmentlog.log.io.reading import LogFile, Storage
+from spark_segmentlog.log.io.reading import LogFile, Storage, not_there
 from spark_segmentlog.log.names import MAX_OFFSET
 from spark_segmentlog.log.segment import index_trust
 from spark_segmentlog.log.segment.segment import Segment
@@ -29,7 +29,7 @@ from spark_segmentlog.log.segment.walk import HeaderWalk
 from spark_segmentlog.log.tier.lineage import choose_pieces
 from spark_segmentlog.log.tier.metadata_records import SegmentState
 from spark_segmentlog.log.tier.metadata_topic import MetadataTopic, PartitionRecords
-from spark_segmentlog.log.tier.objects import BytesFile, EndOfFile, not_there
+from spark_segmentlog.log.tier.objects import BytesFile, EndOfFile
 from spark_segmentlog.log.tier.remote_segment import (
     IndexKind,
     Keys,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from spark_segmentlog.log.formats import checkpoints
-from spark_segmentlog.log.io.reading import LogFile, Storage
+from spark_segmentlog.log.io.reading import LogFile, OpeningStorage, Storage, not_there
 from spark_segmentlog.log.names import (
     BASE_OFFSET_DIGITS,
     LOG_SUFFIX,
@@ -21,7 +21,7 @@ from spark_segmentlog.log.names import (
     find_base_offset,
     segment_file_name,
 )
-from spark_segmentlog.log.tier.objects import INDEX_KINDS, BytesFile, not_there
+from spark_segmentlog.log.tier.objects import INDEX_KINDS, BytesFile
 from spark_segmentlog.log.tier.remote_log import RemoteLog
 from spark_segmentlog.log.tier.remote_segment import RemotePiece
 
@@ -33,7 +33,7 @@ _SEGMENT_SUFFIXES: Final = (
 )
 
 
-class TieredStorage:
+class TieredStorage(OpeningStorage):
     """The files of one partition directory, local and remote. Pickles.
 
     Parameters
@@ -105,22 +105,6 @@ class TieredStorage:
         if data is None:
             raise not_there(path)
         return BytesFile(path, data)
-
-    def read_file(self, path: str) -> bytes | None:
-        """Read a small file whole; None where it is not there."""
-        try:
-            with self.open_input(path) as file:
-                return file.read_at(0, file.size())
-        except FileNotFoundError:
-            return None
-
-    def read_start(self, path: str, length: int) -> bytes | None:
-        """Read the first bytes of a file; None where it is not there."""
-        try:
-            with self.open_input(path) as file:
-                return file.read_at(0, min(length, file.size()))
-        except FileNotFoundError:
-            return None
 
     def size(self, path: str) -> int:
         """Measure a file, in bytes."""
