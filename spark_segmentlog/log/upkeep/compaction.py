@@ -17,7 +17,6 @@ A log without anything new is cleaned again only where a delete horizon is over.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -279,8 +278,7 @@ def plan_compaction(
     keys here, so that one pass tells what several would leave. ``.deleted`` files are not looked
     at.
     """
-    paths = sorted({os.path.realpath(path) for path in log_directories})
-    owned_partitions = list_partitions(paths, topics, allow_replicated=config.allow_replicated)
+    owned_partitions = list_partitions(log_directories, topics, config)
     planned = (
         _CompactionPlan(owned, it, now_ms).run() for owned, it in _settled(owned_partitions, config)
     )

@@ -214,13 +214,14 @@ def locked_partitions(
         A commit is open and could not be ended.
     """
     with locked_for_writing(log_directories, timeout_ms=config.lock_timeout_ms) as paths:
-        yield list_partitions(paths, topics, allow_replicated=config.allow_replicated)
+        yield list_partitions(paths, topics, config)
 
 
 def list_partitions(
-    log_directories: Sequence[str], topics: Sequence[str] | None, *, allow_replicated: bool
+    log_directories: Sequence[str], topics: Sequence[str] | None, config: MaintenanceConfig
 ) -> list[OwnedPartition]:
-    """List the partitions of topics, in their order; errors as of `locked_partitions`."""
+    """List the partitions of topics, in their order; as `locked_partitions`, without the locks."""
+    log_directories = sorted({os.path.realpath(path) for path in log_directories})
     found = [
         (topic_partition, path)
         for path in log_directories
@@ -229,7 +230,7 @@ def list_partitions(
     ]
     wanted = _wanted_topics({topic_partition.topic for topic_partition, _ in found}, topics)
     chosen = sorted(it for it in found if it[0].topic in wanted)
-    layout = read_target_layout(log_directories, allow_unsafe=allow_replicated)
+    layout = read_target_layout(log_directories, allow_unsafe=config.allow_replicated)
     for topic in sorted(wanted):
         _check_replicas(layout, topic)
     check_folders(layout, [topic_partition for topic_partition, _ in chosen])

@@ -19,7 +19,6 @@ pass takes the rest of the steps.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -237,8 +236,7 @@ def plan_retention(
     Parameters and errors are those of `apply_retention`, but for locks. ``.deleted`` files are not
     looked at; the records that would go are counted.
     """
-    paths = sorted({os.path.realpath(path) for path in log_directories})
-    owned_partitions = list_partitions(paths, topics, allow_replicated=config.allow_replicated)
+    owned_partitions = list_partitions(log_directories, topics, config)
     settled = [(owned, config.settle(owned)) for owned in owned_partitions]
     return RetentionReport(
         partitions=tuple(_plan_partition(owned, it, now_ms) for owned, it in settled)

@@ -11,6 +11,8 @@ import importlib
 from collections.abc import Callable
 from typing import Final
 
+import cramjam
+
 from spark_segmentlog.errors import OptionValueError
 from spark_segmentlog.record.codec.codec import (
     BlockCode,
@@ -161,8 +163,6 @@ def decompress_into(number: int, block: memoryview, output: memoryview, *, magic
     BlockError
         When the bytes are not what the codec says, or there is no such codec.
     """
-    import cramjam
-
     codec = _codec(number)
     try:
         return codec.code.decompress_into(block, output, magic)
