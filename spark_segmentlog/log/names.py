@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_segmentlog.errors import NotALogDirectoryError
-from spark_segmentlog.record.system.records import (
+from spark_segmentlog.record.system.topics import (
     CLUSTER_METADATA,
     CONSUMER_OFFSETS,
     REMOTE_LOG_METADATA,

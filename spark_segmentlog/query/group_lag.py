@@ -19,7 +19,7 @@ from spark_segmentlog.query.option_table import ReadOptions, View
 from spark_segmentlog.query.options import keywords_to_options, parse_read_options
 from spark_segmentlog.query.read_arrow import Paths, path_texts, read_arrow
 from spark_segmentlog.query.read_plan import LogBounds, open_log_manager
-from spark_segmentlog.record.system.records import CONSUMER_OFFSETS
+from spark_segmentlog.record.system.topics import CONSUMER_OFFSETS
 
 LAG_SCHEMA: Final = pa.schema(
     [

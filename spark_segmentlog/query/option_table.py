@@ -19,7 +19,7 @@ from spark_segmentlog.log.tier.remote_options import NO_REMOTE, RemoteOptions
 from spark_segmentlog.query import option_parsers as parse
 from spark_segmentlog.query.offsets import MissingTimestampStrategy, OffsetLimit, parse_assign_json
 from spark_segmentlog.record.codec.codecs import CODECS
-from spark_segmentlog.record.system.records import (
+from spark_segmentlog.record.system.topics import (
     CLUSTER_METADATA,
     CONSUMER_OFFSETS,
     SHARE_GROUP_STATE,

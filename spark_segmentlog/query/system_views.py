@@ -22,7 +22,8 @@ from spark_segmentlog.query.option_table import Mode, View
 from spark_segmentlog.query.read_plan import ReadRequest, Slice, read_split
 from spark_segmentlog.query.schema import schema_of_columns, shape_rows
 from spark_segmentlog.query.system_columns import SystemRow, make_batch
-from spark_segmentlog.record.system.records import CLUSTER_METADATA, read_system_record
+from spark_segmentlog.record.system.records import read_system_record
+from spark_segmentlog.record.system.topics import CLUSTER_METADATA
 
 ARROW_ROWS: Final = 4096
 _MICROS: Final = 1000

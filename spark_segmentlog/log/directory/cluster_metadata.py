@@ -26,12 +26,9 @@ from spark_segmentlog.record.system.message_reader import (
     MessageError,
     read_message,
 )
-from spark_segmentlog.record.system.records import (
-    CLUSTER_METADATA,
-    read_metadata_frame,
-    record_types,
-)
+from spark_segmentlog.record.system.records import read_metadata_frame, record_types
 from spark_segmentlog.record.system.schemas import message_schemas
+from spark_segmentlog.record.system.topics import CLUSTER_METADATA
 
 METADATA_PARTITION: Final = TopicPartition(CLUSTER_METADATA, 0)
 SNAPSHOT_NAME: Final = re.compile(r"\d{20}-\d{10}\.checkpoint")

@@ -16,7 +16,8 @@ from spark_segmentlog.log.names import (
 )
 from spark_segmentlog.log.tier.remote_segment import TopicIdPartition
 from spark_segmentlog.record.system.message_reader import MessageError
-from spark_segmentlog.record.system.records import REMOTE_LOG_METADATA, read_system_record
+from spark_segmentlog.record.system.records import read_system_record
+from spark_segmentlog.record.system.topics import REMOTE_LOG_METADATA
 
 _State = TypeVar("_State", bound=IntEnum)
 Fields = Mapping[str, Any]

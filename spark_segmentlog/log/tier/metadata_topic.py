@@ -33,7 +33,7 @@ from spark_segmentlog.log.tier.metadata_records import (
 from spark_segmentlog.log.tier.remote_segment import TopicIdPartition
 from spark_segmentlog.record.read.record_filter import RecordFilter
 from spark_segmentlog.record.system.message_reader import MessageError
-from spark_segmentlog.record.system.records import REMOTE_LOG_METADATA
+from spark_segmentlog.record.system.topics import REMOTE_LOG_METADATA
 
 _COLUMNS: Final = ("offset", "value")
 

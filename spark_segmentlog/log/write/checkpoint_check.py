@@ -27,7 +27,7 @@ from spark_segmentlog.log.write.directory_check import (
     DirectoryContents,
     owner_finding,
 )
-from spark_segmentlog.record.system.records import CLUSTER_METADATA
+from spark_segmentlog.record.system.topics import CLUSTER_METADATA
 
 OF_NO_NUMBERS: Final = {
     LOG_START_OFFSET_CHECKPOINT: "a broker takes it for empty: what was deleted comes back",

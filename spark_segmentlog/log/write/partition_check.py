@@ -34,7 +34,7 @@ from spark_segmentlog.log.names import (
 from spark_segmentlog.log.write.cut_check import wrong_log_start
 from spark_segmentlog.log.write.directory_check import JAVA_INTEGER, SETS_ASIDE
 from spark_segmentlog.log.write.owner_check import wrong_owner
-from spark_segmentlog.record.system.records import CLUSTER_METADATA
+from spark_segmentlog.record.system.topics import CLUSTER_METADATA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,7 +41,7 @@ from spark_segmentlog.log.write.directory_check import (
 )
 from spark_segmentlog.log.write.owner_check import wrong_owner
 from spark_segmentlog.log.write.partition_check import Surroundings, partition_findings, same_folder
-from spark_segmentlog.record.system.records import CLUSTER_METADATA
+from spark_segmentlog.record.system.topics import CLUSTER_METADATA
 
 STRANGERS: Final = (FindingKind.STRAY_PARTITION, FindingKind.PARTITION_TWICE)
 

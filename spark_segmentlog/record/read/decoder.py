@@ -129,6 +129,7 @@ class RecordDecoder:
         self._max_decompressed_bytes = max_decompressed_bytes
         self._scratch = DecompressionBuffer(max_decompressed_bytes)
         self._check_wrapper: CheckWrapper | None = None
+        self._first_formats = np.array(first_formats(), np.int64)
         self._start_offset = record_filter.bounds().start_offset
         self._settings = output.Settings(
             **record_filter.bounds()._asdict(),
@@ -192,7 +193,7 @@ class RecordDecoder:
         self._settings = self._settings._replace(start_offset=max(self._start_offset, min_offset))
         flat = flat_bytes(buffer)
         source = _Input(flat, bytes_view(flat), table.entries, file_position)
-        for kind, rows, spans in _runs(source, selected):
+        for kind, rows, spans in _runs(source, selected, self._first_formats):
             yield from self._decode_run(source, kind, rows, spans)
 
     @property
@@ -474,7 +475,9 @@ def _first_false(mask: Bools) -> int:
     return int(false[0]) if len(false) else len(mask)
 
 
-def _runs(source: _Input, selected: Bools | Int64s | None) -> Iterator[tuple[int, Int64s, Int64s]]:
+def _runs(
+    source: _Input, selected: Bools | Int64s | None, formats: Int64s
+) -> Iterator[tuple[int, Int64s, Int64s]]:
     """Cut the chosen rows where their kind changes: the kind, rows, and spans of their records."""
     rows: Int64s = np.arange(len(source.entries))
     if selected is not None:
@@ -486,7 +489,7 @@ def _runs(source: _Input, selected: Bools | Int64s | None) -> Iterator[tuple[int
         rows,
         source.file_position,
         len(source.buffer),
-        np.array(first_formats(), np.int64),
+        formats,
         planned,
         kinds,
         spans,

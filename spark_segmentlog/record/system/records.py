@@ -25,12 +25,13 @@ from spark_segmentlog.record.system.message_reader import (
     read_message,
 )
 from spark_segmentlog.record.system.schemas import message_schemas
-
-CONSUMER_OFFSETS: Final = "__consumer_offsets"
-TRANSACTION_STATE: Final = "__transaction_state"
-SHARE_GROUP_STATE: Final = "__share_group_state"
-CLUSTER_METADATA: Final = "__cluster_metadata"
-REMOTE_LOG_METADATA: Final = "__remote_log_metadata"
+from spark_segmentlog.record.system.topics import (
+    CLUSTER_METADATA,
+    CONSUMER_OFFSETS,
+    REMOTE_LOG_METADATA,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+)
 
 FRAME_VERSION: Final = 1
 _WITH_KEYS: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE)

@@ -14,11 +14,6 @@ import pytest
 from spark_segmentlog.record.plain.control import ControlRecordType
 from spark_segmentlog.record.system.message_reader import ByteCursor, MessageError, read_message
 from spark_segmentlog.record.system.records import (
-    CLUSTER_METADATA,
-    CONSUMER_OFFSETS,
-    REMOTE_LOG_METADATA,
-    SHARE_GROUP_STATE,
-    TRANSACTION_STATE,
     SystemRecord,
     is_system_topic,
     json_value,
@@ -27,6 +22,13 @@ from spark_segmentlog.record.system.records import (
     record_types,
 )
 from spark_segmentlog.record.system.schemas import message_schemas
+from spark_segmentlog.record.system.topics import (
+    CLUSTER_METADATA,
+    CONSUMER_OFFSETS,
+    REMOTE_LOG_METADATA,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+)
 from tests.support.project import DATA
 
 MESSAGES = DATA / "kafka-4.3.1-messages" / "messages.jsonl.gz"
