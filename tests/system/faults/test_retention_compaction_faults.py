@@ -285,6 +285,14 @@ def run_whole_compaction(
     return before, operations, values(rows(root / "t-0"))
 
 
+def run_whole_retention(root: Path, *, all_old: bool) -> tuple[list[Value], list[str], list[Value]]:
+    """Apply retention that nothing cuts short: rows before, operations, rows after."""
+    build_aged_log(root, all_old=all_old)
+    before = read(root)
+    operations = count_operations(root, run_retention)
+    return before, operations, read(root)
+
+
 def run_until(root: Path, run: Callable[[Path], None], operation: int) -> Disk:
     """Run up to an operation, behind which the process is gone."""
     with pytest.MonkeyPatch.context() as patch:
@@ -325,11 +333,7 @@ def test_a_compaction_killed_after_any_operation_loses_no_latest_value(
 def test_a_retention_pass_killed_after_any_operation_is_before_or_after(
     tmp_path: Path, all_old: bool
 ) -> None:
-    whole = tmp_path / "whole"
-    build_aged_log(whole, all_old=all_old)
-    before = read(whole)
-    operations = count_operations(whole, run_retention)
-    after = read(whole)
+    before, operations, after = run_whole_retention(tmp_path / "whole", all_old=all_old)
     assert len(after) == (0 if all_old else 2)
     for operation in range(len(operations)):
         root = tmp_path / str(operation)
@@ -401,10 +405,7 @@ def test_a_process_killed_with_sigkill_leaves_a_log_that_the_next_one_ends(tmp_p
         run_until_killed(root, run_compaction, operation)
         check_compacted_state(root, before, after)
         check_compacted_end(root, after, STEPWISE)
-    aged = tmp_path / "aged"
-    build_aged_log(aged, all_old=True)
-    before = read(aged)
-    operations = count_operations(aged, run_retention)
+    before, operations, _ = run_whole_retention(tmp_path / "aged", all_old=True)
     for operation in range(0, len(operations), 5):
         root = tmp_path / f"aged-{operation}"
         build_aged_log(root, all_old=True)
@@ -479,11 +480,7 @@ def test_a_compaction_that_loses_power_after_any_operation_loses_no_latest_value
 def test_a_retention_pass_that_loses_power_after_any_operation_is_before_or_after(
     tmp_path: Path, all_old: bool
 ) -> None:
-    whole = tmp_path / "whole"
-    build_aged_log(whole, all_old=all_old)
-    before = read(whole)
-    operations = count_operations(whole, run_retention)
-    after = read(whole)
+    before, operations, after = run_whole_retention(tmp_path / "whole", all_old=all_old)
     seen: set[bytes] = set()
     for operation in range(len(operations)):
         root = tmp_path / str(operation)
