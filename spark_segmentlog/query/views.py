@@ -93,7 +93,7 @@ def _read_segments(part: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch
         except FileNotFoundError:
             is_gone = True
         else:
-            is_gone = pursuit.was_split(segment, part.end_offset)
+            is_gone = pursuit.held_less(segment, part.end_offset)
         if is_gone:
             rows.clear()
             pursuit.look_again(part.start_offset)

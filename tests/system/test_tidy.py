@@ -50,7 +50,6 @@ TESTED_WITH = {
     "log/partition/listed_log.py": "unit/log/partition/test_partition_log.py",
     "log/partition/lost_ranges.py": "unit/log/partition/test_live_directory.py",
     "log/partition/producer_replay.py": "unit/log/transactions/test_producer_survey.py",
-    "log/partition/pursuit.py": "unit/log/partition/test_live_directory.py",
     "log/partition/scan.py": "unit/log/partition/test_partition_log.py",
     "log/partition/segment_list.py": "unit/log/partition/test_partition_log.py",
     "log/partition/time_lookup.py": "unit/log/partition/test_partition_log.py",

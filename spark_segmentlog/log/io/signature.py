@@ -28,12 +28,17 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class FileSignature:
-    """Identity, size and modification time of a file or folder on the local disk."""
+    """Identity, size and times of a file or folder on the local disk.
+
+    The change time tells a file from one that came after it under the same name, with the same
+    number, size and modification time: a cleaner sets that to the old file's.
+    """
 
     device: int
     inode: int
     size_bytes: int
     modified_ns: int
+    changed_ns: int
 
     @classmethod
     def of(cls, path: str) -> FileSignature:
@@ -44,7 +49,9 @@ class FileSignature:
         FileNotFoundError
         """
         status = os.stat(path)
-        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+        return cls(
+            status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+        )
 
     def is_same_file(self, other: FileSignature) -> bool:
         """Whether both are of one file, whatever was written to it."""

@@ -10,7 +10,8 @@ from typing import TypeVar
 from spark_segmentlog.errors import SegmentLogError
 from spark_segmentlog.log.directory.listing import list_partition
 from spark_segmentlog.log.io.reading import LOCAL
-from spark_segmentlog.log.io.signature import FileSignature
+from spark_segmentlog.log.io.signature import FileSignature, signature_of
+from spark_segmentlog.log.names import MAX_OFFSET
 from spark_segmentlog.log.partition.listed_log import RESOLVE_ATTEMPTS, ListedLog
 from spark_segmentlog.log.segment.segment import Segment
 
@@ -50,10 +51,15 @@ class SegmentPursuit:
         self._attempts = 0
         self._reached = -1
         self._listed: tuple[FileSignature, list[int]] | None = None
+        self._before: FileSignature | None = None
 
     def next(self) -> Segment | None:
         """Give the next segment; None after the last."""
-        return self._pending.popleft() if self._pending else None
+        if not self._pending:
+            return None
+        segment = self._pending.popleft()
+        self._before = _signature(segment)
+        return segment
 
     def partition_log(self) -> ListedLog:
         """Give the partition, as it was last listed."""
@@ -64,25 +70,33 @@ class SegmentPursuit:
             )
         return self._partition_log
 
-    def was_split(self, segment: Segment, end_offset: int) -> bool:
-        """Tell whether offsets of a segment below `end_offset` have got a segment of their own.
+    def held_less(self, segment: Segment, end_offset: int) -> bool:
+        """Tell whether the last segment given may have held less than it was listed with.
 
-        To be asked where a segment ends before it was to, as it does after compaction too; on the
-        local disk alone.
+        To be asked where it was read to an end below that, and below `end_offset`, as compaction
+        leaves it too; on the local disk alone. What it lacks is in a segment of its own, or was for
+        a moment, while the file that was read stood under its name.
         """
-        bound = segment.end_offset_bound
-        if bound is None or end_offset <= segment.base_offset + 1 or segment.storage != LOCAL:
+        bound = MAX_OFFSET if segment.end_offset_bound is None else segment.end_offset_bound
+        wanted_end = min(bound, end_offset)
+        if segment.storage != LOCAL or not segment.base_offset + 1 < wanted_end < MAX_OFFSET:
             return False
         try:
-            signature = FileSignature.of(segment.directory)
-            if self._listed is None or self._listed[0] != signature or not signature.is_settled():
-                listing = list_partition(segment.storage, segment.directory)
-                self._listed = signature, listing.base_offsets.tolist()
+            # While the file is the one that was read, a listing shows what it was split into.
+            following = self._base_offset_after(segment)
         except FileNotFoundError:
             return False
+        is_split = following is not None and following < wanted_end
+        return is_split or _signature(segment) != self._before
+
+    def _base_offset_after(self, segment: Segment) -> int | None:
+        signature = FileSignature.of(segment.directory)
+        if self._listed is None or self._listed[0] != signature or not signature.is_settled():
+            listing = list_partition(segment.storage, segment.directory)
+            self._listed = signature, listing.base_offsets.tolist()
         base_offsets = self._listed[1]
         index = bisect.bisect_right(base_offsets, segment.base_offset)
-        return index < len(base_offsets) and base_offsets[index] < min(bound, end_offset)
+        return base_offsets[index] if index < len(base_offsets) else None
 
     def look_again(self, next_offset: int) -> int:
         """Look the offsets from `next_offset` on up in a fresh listing; gives where they go on.
@@ -139,8 +153,17 @@ class SegmentPursuit:
                 next_offset = self.look_again(max(next_offset, reached))
             else:
                 bound = segment.end_offset_bound or 0
-                if reached < bound and self.was_split(segment, self._end_offset):
+                if reached < (bound or self._end_offset) and self.held_less(
+                    segment, self._end_offset
+                ):
                     next_offset = self.look_again(max(next_offset, reached))
                 else:
                     # One that others take the place of may reach into the next.
                     next_offset = max(next_offset, bound, reached)
+
+
+def _signature(segment: Segment) -> FileSignature | None:
+    try:
+        return signature_of(segment.storage, segment.log_path)
+    except FileNotFoundError:
+        return None

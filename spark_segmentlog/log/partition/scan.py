@@ -96,15 +96,14 @@ class _PartitionScan:
                 )
                 if self._outcomes is not None:
                     wanted_end = min(wanted_end, self._outcomes.stable_offset)
-                end_offset = min(wanted_end, segment.end_offset_bound or 0)
                 if scanner.next_offset >= wanted_end:
                     break
-                if scanner.next_offset < end_offset and self._pursuit.was_split(
-                    segment, end_offset
-                ):
+                bound = segment.end_offset_bound
+                is_short = bound is None or scanner.next_offset < bound
+                if is_short and self._pursuit.held_less(segment, wanted_end):
                     self._look_again()
                 else:
-                    scanner.next_offset = max(scanner.next_offset, segment.end_offset_bound or 0)
+                    scanner.next_offset = max(scanner.next_offset, bound or 0)
             except FileNotFoundError:
                 self._look_again()
         yield from scanner.flush()
