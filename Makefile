@@ -76,6 +76,10 @@ bench: install ## measure the ratios of docs/speed.md
 compatibility: java ## reading, writing and streaming with other versions of Spark, from 4.0 on
 	PYTHON=$(PYTHON) conf/compatibility $(or $(SPARK_VERSIONS),4.0.1 4.1.1 4.2.0)
 
+.PHONY: same-output
+same-output: install ## compare rows, views, dumps and written bytes of all logs with those of commit SINCE
+	conf/same-output $(SINCE)
+
 .PHONY: clean
 clean: ## remove .venv and everything that was built
 	@case "$$(readlink $(VENV))" in */segmentlog-venv.??????) rm -rf "$$(readlink $(VENV))" ;; esac
