@@ -28,7 +28,7 @@ from spark_segmentlog.query.view_columns import VIEW_COLUMNS, schema_of
 from spark_segmentlog.record.codec.codec import Levels
 from spark_segmentlog.record.codec.codecs import CODECS
 from spark_segmentlog.record.columns import COLUMNS
-from tests.support.pages import DOCS
+from tests.support.pages import site_pages
 
 _PLACE: Final = re.compile(
     r"(<!-- table: (?P<name>[\w -]+) -->\n).*?(<!-- /table -->)", flags=re.DOTALL
@@ -128,7 +128,7 @@ def with_tables(text: str) -> str:
 
 def write_tables() -> None:
     """Write the tables of every page."""
-    for page in sorted(DOCS.glob("**/*.md")):
+    for page in site_pages():
         page.write_text(with_tables(page.read_text()))
 
 

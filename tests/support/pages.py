@@ -12,6 +12,7 @@ from tests.support.project import PROJECT
 DOCS: Final = PROJECT / "docs"
 README: Final = PROJECT / "README.md"
 CONTRIBUTING: Final = PROJECT / "CONTRIBUTING.md"
+FORMS: Final = tuple(sorted(DOCS.rglob("*_TEMPLATE*/*.md"))) + tuple(DOCS.glob("*_TEMPLATE.md"))
 
 _FENCE = re.compile(r"^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
 _EXIT_CODE = re.compile(r"<!-- exit code (\d) -->\n\Z")
@@ -35,9 +36,14 @@ class Block:
     exit_code: int
 
 
+def site_pages() -> list[Path]:
+    """List the pages of the site: all in docs/ but the forms of reports and changes."""
+    return sorted(set(DOCS.glob("*.md")) - set(FORMS))
+
+
 def pages() -> list[Path]:
     """List every page."""
-    return [README, CONTRIBUTING, *sorted(DOCS.glob("**/*.md"))]
+    return [README, CONTRIBUTING, *site_pages()]
 
 
 def blocks(text: str) -> list[Block]:

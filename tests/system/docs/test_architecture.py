@@ -81,6 +81,20 @@ def test_rooms_are_in_the_order_of_their_layers() -> None:
     assert [room for room in rooms if room in below] == below
 
 
+def test_rooms_within_are_in_the_order_of_their_layers() -> None:
+    cells = re.findall(r"^\| (`\w+/\w+/`.*?) \|", sections(PAGE, 2)["Rooms"], flags=re.MULTILINE)
+    named = [name for cell in cells for name in re.findall(r"`(\w+/\w+)/`", cell)]
+    folders = [it.parent for it in (PROJECT / PACKAGE).glob("*/*/__init__.py")]
+    assert sorted(named) == sorted(f"{it.parent.name}/{it.name}" for it in folders)
+    contracts = configparser.ConfigParser()
+    contracts.read(PROJECT / "conf" / "importlinter.ini")
+    for room in ("record", "log"):
+        layers = contracts[f"importlinter:contract:{room}-rooms"]["layers"].splitlines()
+        levels = {name: -level for level, line in enumerate(layers) for name in line.split()}
+        of_room = [levels[name.partition("/")[2]] for name in named if name.startswith(room)]
+        assert of_room == sorted(of_room), room
+
+
 def test_modules_that_are_named_are_there() -> None:
     named = re.findall(r"`((?:\w+/)+\w+\.py)`", PAGE)
     assert named

@@ -11,8 +11,9 @@ from spark_segmentlog.errors import SegmentLogError
 from spark_segmentlog.log.findings import MENDS
 from tests.bench.__main__ import GROUPS
 from tests.bench.targets import TARGETS
-from tests.support.pages import CONTRIBUTING, DOCS, README, pages, sections
+from tests.support.pages import DOCS, FORMS, README, pages, sections, site_pages
 from tests.support.project import PROJECT
+from tests.support.running import run
 
 
 def test_every_class_of_errors_has_its_advice() -> None:
@@ -37,6 +38,18 @@ def test_every_verb_has_its_section() -> None:
     page = sections((DOCS / "operating.md").read_text(), 3)
     verbs = {heading.strip("`").split()[0] for heading in page if heading.startswith("`")}
     assert verbs == command.commands.keys()
+
+
+def test_commands_that_the_forms_ask_for_are_there() -> None:
+    texts = [form.read_text() for form in FORMS]
+    lines = [line for text in texts for line in re.findall(r"^    segmentlog (.+)$", text, re.M)]
+    assert len(lines) >= 4
+    for line in lines:
+        assert run(*line.split(), "--help").exit_code == 0, line
+    targets = [name for text in texts for name in re.findall(r"`make ([a-z -]+)", text)]
+    makefile = (PROJECT / "Makefile").read_text()
+    for name in " ".join(targets).split():
+        assert f"\n{name}:" in makefile, name
 
 
 def test_kinds_of_findings_are_those_of_the_code() -> None:
@@ -87,12 +100,12 @@ def test_links_between_files_lead_somewhere() -> None:
 
 def test_every_page_is_in_the_navigation() -> None:
     navigation = (PROJECT / "conf" / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
-    assert sorted(re.findall(r"[\w-]+\.md", navigation)) == sorted(it.name for it in DOCS.glob("*"))
+    assert sorted(re.findall(r"[\w-]+\.md", navigation)) == [page.name for page in site_pages()]
 
 
 def test_pages_say_nothing_twice() -> None:
     seen: dict[str, Path] = {}
-    for page in (README, CONTRIBUTING, *sorted(DOCS.glob("*.md"))):
+    for page in pages():
         text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
         text = re.sub(r"^\|.*\n", "", text, flags=re.MULTILINE)
         prose = re.sub(r"\n(?=[^\n#<-])", " ", text)
