@@ -16,14 +16,15 @@ from spark_segmentlog.log.names import MAX_PARTITION
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.write.local_log import open_log
 
-COLUMNS: Final = (
+_COLUMNS: Final = (
     Column("topic", "topic"),
     Column("partition", "partition", "number"),
     Column("directory", "directory"),
 )
+COLUMNS: Final = {"create": _COLUMNS}
 
 
-@click.command(name="create", short_help="Make the partitions of a topic.")
+@click.command(name="create")
 @click.argument("topic")
 @log_directories_argument
 @click.option(
@@ -59,4 +60,4 @@ def create_verb(
         }
         for it in manager.partitions_of(topic)
     )
-    print_rows(COLUMNS, rows, output_format)
+    print_rows(_COLUMNS, rows, output_format)

@@ -43,7 +43,7 @@ FOLLOW_SECONDS: Final = 0.2
 _Part = Entry | BatchGroup
 
 
-@click.command(name="dump", short_help="Print what the files of partitions hold.")
+@click.command(name="dump")
 @paths_argument
 @topics_option
 @click.option("--batches", is_flag=True, help="Batch headers; what is dumped by default.")

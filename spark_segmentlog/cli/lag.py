@@ -10,7 +10,7 @@ from spark_segmentlog.cli.arguments import format_option, paths_argument, topics
 from spark_segmentlog.cli.output import Column, OutputFormat, print_rows
 from spark_segmentlog.query.group_lag import group_lag
 
-COLUMNS: Final = (
+_COLUMNS: Final = (
     Column("group", "group"),
     Column("topic", "topic"),
     Column("partition", "partition", "number"),
@@ -18,9 +18,10 @@ COLUMNS: Final = (
     Column("logEndOffset", "log end", "number"),
     Column("lag", "lag", "number"),
 )
+COLUMNS: Final = {"lag": _COLUMNS}
 
 
-@click.command(name="lag", short_help="How far consumer groups are behind.")
+@click.command(name="lag")
 @paths_argument
 @topics_option
 @click.option(
@@ -45,4 +46,4 @@ def lag_verb(
         for row in rows
         if (not groups or row["group"] in groups) and (not topics or row["topic"] in topics)
     )
-    print_rows(COLUMNS, chosen, output_format)
+    print_rows(_COLUMNS, chosen, output_format)

@@ -36,7 +36,7 @@ from spark_segmentlog.record.layout import MAGIC_OFFSET, MAGIC_V2
 from spark_segmentlog.record.plain.batch import iterate_records
 from spark_segmentlog.record.plain.legacy import iterate_messages
 
-TOPIC_COLUMNS: Final = (
+_TOPIC_COLUMNS: Final = (
     Column("topic", "topic"),
     Column("partitions", "parts", "number"),
     Column("segments", "segments", "number"),
@@ -45,7 +45,7 @@ TOPIC_COLUMNS: Final = (
     Column("maxTimestampMs", "newest (UTC)", "minute"),
     Column("flags", "flags"),
 )
-PARTITION_COLUMNS: Final = (
+_PARTITION_COLUMNS: Final = (
     Column("topic", "topic"),
     Column("partition", "part", "number"),
     Column("segments", "segs", "number"),
@@ -59,7 +59,7 @@ PARTITION_COLUMNS: Final = (
     Column("flags", "flags"),
     Column("directory"),
 )
-SEGMENT_COLUMNS: Final = (
+_SEGMENT_COLUMNS: Final = (
     Column("topic"),
     Column("partition"),
     Column("baseOffset", "base offset", "number"),
@@ -73,8 +73,11 @@ SEGMENT_COLUMNS: Final = (
     Column("tier", "tier"),
     Column("path"),
 )
-
-
+COLUMNS: Final = {
+    "ls": _TOPIC_COLUMNS,
+    "ls --partitions": _PARTITION_COLUMNS,
+    "ls --segments": _SEGMENT_COLUMNS,
+}
 FLAGS: Final = (
     "clean",
     "unclean",
@@ -88,7 +91,7 @@ FLAGS: Final = (
 )
 
 
-@click.command(name="ls", short_help="List topics, partitions or segments.")
+@click.command(name="ls")
 @paths_argument
 @topics_option
 @click.option("--partitions", "show_partitions", is_flag=True, help="A row a partition.")
@@ -126,12 +129,12 @@ def ls_verb(
     logs.sort(key=lambda log: log.topic_partition)
     columns: Sequence[Column]
     if show_segments:
-        columns, rows = SEGMENT_COLUMNS, _segment_rows(logs, fast=fast)
+        columns, rows = _SEGMENT_COLUMNS, _segment_rows(logs, fast=fast)
     elif show_partitions:
         logs.sort(key=_log_directory)
-        columns, rows = PARTITION_COLUMNS, _partition_rows(logs, fast=fast)
+        columns, rows = _PARTITION_COLUMNS, _partition_rows(logs, fast=fast)
     else:
-        columns, rows = TOPIC_COLUMNS, _topic_rows(logs, fast=fast)
+        columns, rows = _TOPIC_COLUMNS, _topic_rows(logs, fast=fast)
     if in_bytes:
         columns = tuple(
             replace(column, kind="number") if column.kind == "size" else column

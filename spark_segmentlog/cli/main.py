@@ -9,22 +9,14 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import click
+from click.shell_completion import CompletionItem
 
-from spark_segmentlog.cli.cleaning import compact_verb, retain_verb
-from spark_segmentlog.cli.create import create_verb
-from spark_segmentlog.cli.dump import dump_verb
-from spark_segmentlog.cli.lag import lag_verb
-from spark_segmentlog.cli.ls import ls_verb
-from spark_segmentlog.cli.mending import preflight_verb, recover_verb, reindex_verb
 from spark_segmentlog.cli.output import escape_what_cannot_be_printed
-from spark_segmentlog.cli.restore import restore_verb
-from spark_segmentlog.cli.verify import verify_verb
+from spark_segmentlog.cli.verbs import VERBS, Effect
 from spark_segmentlog.errors import SegmentLogError
-
-_SHOWING: Final = ("ls", "dump", "lag")
 
 
 class _Failure(click.ClickException):
@@ -34,7 +26,26 @@ class _Failure(click.ClickException):
 
 
 class _Verbs(click.Group):
-    """Turns errors that are no mistake of ours into one line and an exit code."""
+    """Finds verbs in their table; turns errors that are no mistake of ours into one line."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Name the verbs."""
+        return sorted(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load a verb."""
+        return VERBS[cmd_name].command if cmd_name in VERBS else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of verbs without loading one."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, VERBS[name].meaning) for name in self.list_commands(ctx)])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the name of a verb without loading one, or an option of the command's own."""
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        verbs = [CompletionItem(name, help=VERBS[name].meaning) for name in names]
+        return verbs + click.Command.shell_complete(self, ctx, incomplete)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a verb."""
@@ -45,7 +56,8 @@ class _Verbs(click.Group):
                 sys.stdout.flush()
         except BrokenPipeError:
             _discard_output()
-            ctx.exit(0 if ctx.invoked_subcommand in _SHOWING else 1)
+            only_shows = VERBS[str(ctx.invoked_subcommand)].effect is Effect.SHOWS
+            ctx.exit(0 if only_shows else 1)
         except (SegmentLogError, OSError) as error:
             raise _Failure(" ".join(str(error).split())) from error
 
@@ -57,28 +69,17 @@ def _discard_output() -> None:
     os.close(nowhere)
 
 
-@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+def _help() -> str:
+    *readers, last = (verb.name for verb in VERBS.values() if verb.effect is not Effect.WRITES)
+    return (
+        "Look at, mend and clean Kafka's own log directories, without a broker.\n\n"
+        f"{', '.join(readers)} and {last} only read, beside a running broker too. The other verbs "
+        "write, under the locks that a broker holds while it runs."
+    )
+
+
+@click.group(cls=_Verbs, help=_help(), context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="spark-segmentlog", prog_name="segmentlog")
 def main() -> None:
-    """Look at, mend and clean Kafka's own log directories, without a broker.
-
-    ls, dump, lag, verify and preflight only read, beside a running broker too. The other verbs
-    write, under the locks that a broker holds while it runs.
-    """
+    """Run the command."""
     escape_what_cannot_be_printed()
-
-
-for _verb in (
-    ls_verb,
-    dump_verb,
-    lag_verb,
-    verify_verb,
-    preflight_verb,
-    recover_verb,
-    reindex_verb,
-    retain_verb,
-    compact_verb,
-    create_verb,
-    restore_verb,
-):
-    main.add_command(_verb)

@@ -16,7 +16,7 @@ from spark_segmentlog.cli.output import Column, OutputFormat, print_rows
 from spark_segmentlog.log.tier.remote_options import RemoteOptions
 from spark_segmentlog.log.upkeep.restore import restore
 
-COLUMNS: Final = (
+_COLUMNS: Final = (
     Column("topic", "topic"),
     Column("partition", "partition", "number"),
     Column("segments", "segments", "number"),
@@ -25,9 +25,10 @@ COLUMNS: Final = (
     Column("logEndOffset", "end", "number"),
     Column("directory", "directory"),
 )
+COLUMNS: Final = {"restore": _COLUMNS}
 
 
-@click.command(name="restore", short_help="Make a log directory of tiered storage.")
+@click.command(name="restore")
 @paths_argument
 @topics_option
 @click.option(
@@ -70,4 +71,4 @@ def restore_verb(
         }
         for it in restored
     )
-    print_rows(COLUMNS, rows, output_format)
+    print_rows(_COLUMNS, rows, output_format)

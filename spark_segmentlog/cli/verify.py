@@ -31,7 +31,7 @@ from spark_segmentlog.log.upkeep.segment_survey import SegmentSurvey
 from spark_segmentlog.log.upkeep.verification import OnSegment, verify
 
 
-@click.command(name="verify", short_help="Compare logs and indexes with themselves.")
+@click.command(name="verify")
 @paths_argument
 @topics_option
 @click.option("--deep", is_flag=True, help="Decompress and decode every record too.")

@@ -6,6 +6,7 @@ a test compares.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -14,9 +15,8 @@ from typing import Final
 import click
 import pyarrow as pa
 
-from spark_segmentlog.cli import cleaning, create, lag, ls, restore
-from spark_segmentlog.cli.main import main as command
 from spark_segmentlog.cli.output import Column
+from spark_segmentlog.cli.verbs import VERBS, Effect, Verb
 from spark_segmentlog.log.names import FILE_KINDS
 from spark_segmentlog.query.options import reading_options_markdown, writing_options_markdown
 from spark_segmentlog.query.schema import (
@@ -81,9 +81,20 @@ def _type_name(kind: pa.DataType) -> str:
     return re.sub(r"\b[A-Z]+\b", lambda word: word[0].lower(), sql_name(kind))
 
 
-def verb_table(name: str) -> str:
+def verbs_table() -> str:
+    """Write a table of all verbs."""
+    return _table(
+        ("verb", "what it does", "writes"),
+        (
+            (f"`{verb.name}`", verb.meaning, _yes(verb.effect is Effect.WRITES))
+            for verb in VERBS.values()
+        ),
+    )
+
+
+def verb_table(verb: Verb) -> str:
     """Write a table of a verb's own options, as its help tells them."""
-    options = [it for it in command.commands[name].params if isinstance(it, click.Option)]
+    options = [option for option in verb.command.params if isinstance(option, click.Option)]
     return _table(
         ("option", "default", "meaning"),
         ((f"`{_usage(it)}`", _default(it), str(it.help).replace("|", "\\|")) for it in options),
@@ -104,16 +115,33 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
     **{f"view {view}": partial(fields_table, schema_of(view)) for view in VIEW_COLUMNS},
     **{f"view {view}": partial(fields_table, it) for view, it in SYSTEM_SCHEMAS.items()},
     "corrupt record": partial(fields_table, list(CORRUPT_RECORD_TYPE)),
-    "fields of ls": partial(json_fields, ls.TOPIC_COLUMNS),
-    "fields of ls --partitions": partial(json_fields, ls.PARTITION_COLUMNS),
-    "fields of ls --segments": partial(json_fields, ls.SEGMENT_COLUMNS),
-    "fields of lag": partial(json_fields, lag.COLUMNS),
-    "fields of retain": partial(json_fields, cleaning.RETENTION_COLUMNS),
-    "fields of compact": partial(json_fields, cleaning.COMPACTION_COLUMNS),
-    "fields of create": partial(json_fields, create.COLUMNS),
-    "fields of restore": partial(json_fields, restore.COLUMNS),
-    **{f"verb {name}": partial(verb_table, name) for name in command.commands},
+    "verbs": verbs_table,
+    **{f"verb {verb.name}": partial(verb_table, verb) for verb in VERBS.values()},
+    **{
+        f"fields of {words}": partial(json_fields, columns)
+        for verb in VERBS.values()
+        for words, columns in verb.columns.items()
+    },
 }
+
+
+def section_of(verb: Verb) -> str:
+    """Write the section of a verb that the page does not know yet, of what its help says."""
+    usage = " ".join(verb.command.collect_usage_pieces(click.Context(verb.command))[1:])
+    tables = [f"verb {verb.name}", *(f"fields of {words}" for words in verb.columns)]
+    places = "\n".join(f"<!-- table: {name} -->\n<!-- /table -->\n" for name in tables)
+    text = inspect.cleandoc(str(verb.command.help)).partition("\n\b\n")[0].strip()
+    return f"### `{verb.name} {usage}`\n\n{text}\n\n{places}\n"
+
+
+def with_new_verbs(text: str) -> str:
+    """Give the page of verbs with a section for each; one that is new comes last of them."""
+    sections = list(re.finditer(r"^### `(\w+) .*?(?=^##|\Z)", text, re.DOTALL | re.MULTILINE))
+    if not sections:
+        return text
+    new = VERBS.keys() - {section[1] for section in sections}
+    end = sections[-1].end()
+    return text[:end] + "".join(section_of(VERBS[name]) for name in sorted(new)) + text[end:]
 
 
 def names_of(text: str) -> list[str]:
@@ -129,7 +157,7 @@ def with_tables(text: str) -> str:
 def write_tables() -> None:
     """Write the tables of every page."""
     for page in site_pages():
-        page.write_text(with_tables(page.read_text()))
+        page.write_text(with_tables(with_new_verbs(page.read_text())))
 
 
 def _usage(option: click.Option) -> str:

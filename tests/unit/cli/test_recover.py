@@ -1,4 +1,4 @@
-"""``segmentlog recover`` and ``reindex``: they tell, and mend what they are told to."""
+"""``segmentlog recover``: tells, and mends what it is told to."""
 
 from __future__ import annotations
 
@@ -8,12 +8,7 @@ import pytest
 
 from spark_segmentlog.errors import CommitPendingError
 from spark_segmentlog.log.io import files
-from spark_segmentlog.testing.builder import (
-    LogBuilder,
-    SegmentSpec,
-    offset_index_bytes,
-    time_index_bytes,
-)
+from spark_segmentlog.testing.builder import LogBuilder, SegmentSpec
 from tests.support.running import NAME, batches, contents, flip, objects, run
 from tests.support.scenarios import make_scenario
 
@@ -22,9 +17,6 @@ def three_segments(path: Path) -> list[Path]:
     log = LogBuilder(path)
     log.partition("t", 0, [batches(5), batches(5, base_offset=5), batches(5, base_offset=10)])
     return sorted((path / "t-0").glob("*.log"))
-
-
-# recover
 
 
 def test_nothing_is_cut_off_without_apply(tmp_path: Path) -> None:
@@ -152,28 +144,6 @@ def test_a_compaction_that_was_cut_short_is_ended_and_what_else_is_done_was_told
     done = run("recover", tmp_path, "--apply").lines[:-1]
     assert done[0].startswith("end compaction: ")
     assert done[1:] == told
-
-
-# reindex
-
-
-def test_indexes_are_made_anew(tmp_path: Path) -> None:
-    data = batches(40)
-    log = LogBuilder(tmp_path)
-    lies = SegmentSpec(data, index=bytes(7) + b"\x01" + bytes(8), time_index=False)
-    directory = log.partition("t", 0, [lies, batches(2, base_offset=40)])
-    other = log.partition("other", 0, [SegmentSpec(data, index=False)])
-    made = objects("reindex", tmp_path, "--topic", "t")
-    assert [(it["kind"], it["path"], it["isDone"]) for it in made] == [
-        ("rebuild indexes", f"{directory}/{NAME}.log", True),
-        ("rebuild indexes", f"{directory}/00000000000000000040.log", True),
-    ]
-    assert (directory / f"{NAME}.index").read_bytes() == offset_index_bytes(data, 0)
-    assert (directory / f"{NAME}.timeindex").read_bytes() == time_index_bytes(data, 0)
-    assert not (other / f"{NAME}.index").exists()
-    run("reindex", tmp_path, "--index-interval-bytes", "1000")
-    expected = offset_index_bytes(data, 0, interval_bytes=1000)
-    assert (other / f"{NAME}.index").read_bytes() == expected
 
 
 def test_an_empty_log_directory_is_nothing_to_mend(tmp_path: Path) -> None:
