@@ -32,7 +32,7 @@ from spark_segmentlog.errors import SegmentLogError
 from spark_segmentlog.record.layout import MAGIC_V2, TimestampType
 from spark_segmentlog.record.read.decoder import RecordDecoder
 from spark_segmentlog.record.read.header_table import HeaderTable
-from spark_segmentlog.record.system.records import is_system_topic
+from spark_segmentlog.record.system.topics import INTERNAL_TOPICS
 from spark_segmentlog.record.types import ArrowArray, Bools, Bytes, Int32s, Int64s
 
 _COLUMNS: Final = ("offset", "timestamp", "key", "value", "headers")
@@ -91,7 +91,7 @@ def _parted(lines: ArrowArray, bounds: Int64s) -> ArrowArray:
 def _decoded(group: BatchGroup) -> pa.Table | None:
     """Decode the records that are wanted; None where not all of that is as it should be."""
     table, options = group.table, group.options
-    is_decoded = options.decode and is_system_topic(group.segment.topic_partition.topic)
+    is_decoded = options.decode and group.segment.topic_partition.topic in INTERNAL_TOPICS
     if is_decoded or (options.records and options.include_control and table.is_control.any()):
         return None
     decoder = RecordDecoder(

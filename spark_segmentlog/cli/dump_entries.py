@@ -42,11 +42,11 @@ from spark_segmentlog.record.read.header_table import HeaderTable, check_crcs
 from spark_segmentlog.record.read.record_filter import RecordFilter
 from spark_segmentlog.record.system.message_reader import MessageError
 from spark_segmentlog.record.system.records import (
-    is_system_topic,
     json_value,
     read_control_content,
     read_system_record,
 )
+from spark_segmentlog.record.system.topics import INTERNAL_TOPICS
 from spark_segmentlog.record.types import Bools, Bytes
 
 Entry = dict[str, Any]
@@ -414,7 +414,7 @@ def _record_entry(batch: Entry, record: Record, options: DumpOptions) -> Entry:
     }
     if batch["isControl"]:
         return {**entry, **_control_fields(record)}
-    if options.decode and is_system_topic(batch["topic"]):
+    if options.decode and batch["topic"] in INTERNAL_TOPICS:
         return {**entry, "decoded": _decoded(batch["topic"], record)}
     return entry
 

@@ -13,13 +13,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_segmentlog.errors import NotALogDirectoryError
-from spark_segmentlog.record.system.topics import (
-    CLUSTER_METADATA,
-    CONSUMER_OFFSETS,
-    REMOTE_LOG_METADATA,
-    SHARE_GROUP_STATE,
-    TRANSACTION_STATE,
-)
 
 LOG_SUFFIX: Final = ".log"
 OFFSET_INDEX_SUFFIX: Final = ".index"
@@ -102,16 +95,6 @@ ASIDE_DIRECTORY_SUFFIXES: Final = (
 )
 """Of directories that stand beside the log: what they hold is read only where they are named."""
 
-# Kafka's Topic.java, its metadata log, and TopicBasedRemoteLogMetadataManagerConfig.
-INTERNAL_TOPICS: Final = frozenset(
-    (
-        CLUSTER_METADATA,
-        CONSUMER_OFFSETS,
-        TRANSACTION_STATE,
-        SHARE_GROUP_STATE,
-        REMOTE_LOG_METADATA,
-    )
-)
 # What is read, or cleaned, where nobody names topics: none that is named as these are.
 INTERNAL_TOPIC_PREFIX: Final = "__"
 

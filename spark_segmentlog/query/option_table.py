@@ -19,12 +19,7 @@ from spark_segmentlog.log.tier.remote_options import NO_REMOTE, RemoteOptions
 from spark_segmentlog.query import option_parsers as parse
 from spark_segmentlog.query.offsets import MissingTimestampStrategy, OffsetLimit, parse_assign_json
 from spark_segmentlog.record.codec.codecs import CODECS
-from spark_segmentlog.record.system.topics import (
-    CLUSTER_METADATA,
-    CONSUMER_OFFSETS,
-    SHARE_GROUP_STATE,
-    TRANSACTION_STATE,
-)
+from spark_segmentlog.record.system.topics import INTERNAL_TOPICS
 
 
 class OptionScope(StrEnum):
@@ -75,10 +70,7 @@ class View(StrEnum):
 
 
 SYSTEM_TOPICS: Final = {
-    View.CONSUMER_OFFSETS: CONSUMER_OFFSETS,
-    View.TRANSACTION_STATE: TRANSACTION_STATE,
-    View.CLUSTER_METADATA: CLUSTER_METADATA,
-    View.SHARE_GROUP_STATE: SHARE_GROUP_STATE,
+    View(topic.view): topic.name for topic in INTERNAL_TOPICS.values() if topic.view is not None
 }
 
 

@@ -18,12 +18,12 @@ import numpy.typing as npt
 from spark_segmentlog.errors import UnknownTopicOrPartitionError
 from spark_segmentlog.log.names import (
     INTERNAL_TOPIC_PREFIX,
-    INTERNAL_TOPICS,
     MAX_OFFSET,
     OffsetRange,
     TopicPartition,
 )
 from spark_segmentlog.query.option_table import TopicSelection
+from spark_segmentlog.record.system.topics import INTERNAL_TOPICS
 
 _T = TypeVar("_T")
 
@@ -150,7 +150,7 @@ def choose_partitions(
             for topic in {topic_partition.topic for topic_partition in known}
             if matches(topic)
         }
-        hidden = wanted & INTERNAL_TOPICS
+        hidden = wanted & INTERNAL_TOPICS.keys()
         return [
             topic_partition
             for topic_partition in known

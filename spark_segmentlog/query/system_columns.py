@@ -14,8 +14,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from spark_segmentlog.query.option_table import View
+from spark_segmentlog.query.option_table import SYSTEM_TOPICS, View
 from spark_segmentlog.record.system.records import SystemRecord, json_value
+from spark_segmentlog.record.system.topics import INTERNAL_TOPICS
 
 _TRANSACTION_STATES: Final = (
     "Empty",
@@ -193,8 +194,7 @@ _RECORD_COLUMNS: Final[tuple[Column, ...]] = (
     ("typeId", pa.int32(), lambda row: row.record.type_id),
     ("version", pa.int32(), lambda row: row.record.version),
 )
-_COORDINATOR_COLUMNS: Final[tuple[Column, ...]] = (
-    *_RECORD_COLUMNS,
+_TOMBSTONE_COLUMNS: Final[tuple[Column, ...]] = (
     ("isTombstone", pa.bool_(), lambda row: row.value is None),
 )
 _BYTES_COLUMNS: Final[tuple[Column, ...]] = (
@@ -262,11 +262,20 @@ _SHARE_GROUP_STATE: Final[tuple[Column, ...]] = (
     ("writeTimestampMs", pa.int64(), _found("writeTimestamp")),
     ("stateBatches", _STATE_BATCHES, _state_batches),
 )
+_OWN_COLUMNS: Final = {
+    View.CONSUMER_OFFSETS: _CONSUMER_OFFSETS,
+    View.TRANSACTION_STATE: _TRANSACTION_STATE,
+    View.CLUSTER_METADATA: _CLUSTER_METADATA,
+    View.SHARE_GROUP_STATE: _SHARE_GROUP_STATE,
+}
 _COLUMNS: Final[dict[View, tuple[Column, ...]]] = {
-    View.CONSUMER_OFFSETS: (*_COORDINATOR_COLUMNS, *_CONSUMER_OFFSETS, *_BYTES_COLUMNS),
-    View.TRANSACTION_STATE: (*_COORDINATOR_COLUMNS, *_TRANSACTION_STATE, *_BYTES_COLUMNS),
-    View.CLUSTER_METADATA: (*_RECORD_COLUMNS, *_CLUSTER_METADATA, *_BYTES_COLUMNS),
-    View.SHARE_GROUP_STATE: (*_COORDINATOR_COLUMNS, *_SHARE_GROUP_STATE, *_BYTES_COLUMNS),
+    view: (
+        *_RECORD_COLUMNS,
+        *(_TOMBSTONE_COLUMNS if INTERNAL_TOPICS[topic].has_keys else ()),
+        *_OWN_COLUMNS[view],
+        *_BYTES_COLUMNS,
+    )
+    for view, topic in SYSTEM_TOPICS.items()
 }
 
 SYSTEM_SCHEMAS: Final = {

@@ -28,10 +28,11 @@ from spark_segmentlog.query.view_columns import VIEW_COLUMNS, schema_of
 from spark_segmentlog.record.codec.codec import Levels
 from spark_segmentlog.record.codec.codecs import CODECS
 from spark_segmentlog.record.columns import COLUMNS
+from spark_segmentlog.record.system.topics import INTERNAL_TOPICS
 from tests.support.pages import site_pages
 
 _PLACE: Final = re.compile(
-    r"(<!-- table: (?P<name>[\w -]+) -->\n).*?(<!-- /table -->)", flags=re.DOTALL
+    r"(<!-- table: (?P<name>[\w' -]+) -->\n).*?(<!-- /table -->)", flags=re.DOTALL
 )
 
 
@@ -70,6 +71,15 @@ def files_table() -> str:
             for it in FILE_KINDS
         ),
     )
+
+
+def internal_topics_table() -> str:
+    """Write a table of Kafka's own topics."""
+    rows = [
+        (f"`{topic.name}`", topic.holds, f"`{topic.view}`" if topic.view else "")
+        for topic in INTERNAL_TOPICS.values()
+    ]
+    return _table(("topic", "holds", "view"), rows)
 
 
 def _yes(is_so: bool) -> str:
@@ -112,6 +122,7 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
     "columns of records": columns_table,
     "codecs": codecs_table,
     "files of a partition": files_table,
+    "topics of Kafka's own": internal_topics_table,
     **{f"view {view}": partial(fields_table, schema_of(view)) for view in VIEW_COLUMNS},
     **{f"view {view}": partial(fields_table, it) for view, it in SYSTEM_SCHEMAS.items()},
     "corrupt record": partial(fields_table, list(CORRUPT_RECORD_TYPE)),

@@ -136,7 +136,6 @@ TESTED_WITH = {
     "record/read/wrapper.py": "unit/record/plain/test_legacy.py",
     "record/system/message_reader.py": "unit/record/system/test_records.py",
     "record/system/schemas.py": "unit/record/system/test_records.py",
-    "record/system/topics.py": "unit/record/system/test_records.py",
     "record/types.py": "unit/record/read/test_decoder.py",
     "record/write/arrow_columns.py": "unit/record/write/test_encoder.py",
     "spark/arrow_stream_writer.py": "unit/spark/test_versions.py",

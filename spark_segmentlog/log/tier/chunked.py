@@ -16,6 +16,7 @@ from spark_segmentlog.errors import RemoteStorageError
 from spark_segmentlog.log.io.reading import LogFile, Storage
 from spark_segmentlog.log.names import (
     BASE_OFFSET_DIGITS,
+    LOG_SUFFIX,
     MAX_PARTITION,
     TopicPartition,
     is_topic_name,
@@ -51,7 +52,6 @@ from spark_segmentlog.record.system.message_reader import (
     read_tagged_fields,
 )
 
-LOG_SUFFIX: Final = ".log"
 INDEXES_SUFFIX: Final = ".indexes"
 MANIFEST_SUFFIX: Final = ".rsm-manifest"
 _ALL: Final = frozenset((LOG_SUFFIX, INDEXES_SUFFIX, MANIFEST_SUFFIX))
@@ -62,7 +62,7 @@ _OBJECT_KEY_TAG: Final = 2
 _TOPIC: Final = re.compile(rf"(?P<topic>.+)-(?P<topic_id>{UUID_PATTERN})")
 _OBJECT: Final = re.compile(
     rf"(?P<base>[0-9]{{{BASE_OFFSET_DIGITS}}})-(?P<id>{UUID_PATTERN})"
-    r"(?P<suffix>\.log|\.indexes|\.rsm-manifest)"
+    rf"(?P<suffix>{'|'.join(map(re.escape, _ALL))})"
 )
 
 

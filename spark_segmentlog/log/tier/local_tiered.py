@@ -17,6 +17,7 @@ from spark_segmentlog.log.formats.checkpoints import LeaderEpoch, parse_leader_e
 from spark_segmentlog.log.io.reading import LogFile, Storage
 from spark_segmentlog.log.names import (
     BASE_OFFSET_DIGITS,
+    LOG_SUFFIX,
     MAX_OFFSET,
     TopicPartition,
     find_topic_partition,
@@ -26,6 +27,7 @@ from spark_segmentlog.log.segment.pieces import ReadBuffer
 from spark_segmentlog.log.segment.segment import RemoteCopy, Segment
 from spark_segmentlog.log.segment.walk import HeaderWalk
 from spark_segmentlog.log.tier.objects import (
+    INDEX_KINDS,
     MAX_INDEX_BYTES,
     SegmentFiles,
     list_objects,
@@ -44,13 +46,9 @@ from spark_segmentlog.log.tier.remote_segment import (
 )
 
 FOLDER: Final = "kafka-tiered-storage"
-LOG_SUFFIX: Final = ".log"
 SUFFIXES: Final = {
-    IndexKind.OFFSET: ".index",
-    IndexKind.TIME: ".timeindex",
-    IndexKind.PRODUCER_SNAPSHOT: ".snapshot",
+    **{kind: suffix for suffix, kind in INDEX_KINDS.items()},
     IndexKind.LEADER_EPOCHS: ".leader_epoch_checkpoint",
-    IndexKind.TRANSACTION: ".txnindex",
 }
 _ALWAYS_THERE: Final = frozenset(
     (LOG_SUFFIX, *(suffix for kind, suffix in SUFFIXES.items() if kind != IndexKind.TRANSACTION))
@@ -129,7 +127,7 @@ class LocalTieredLayout:
         epochs = parse_leader_epochs(text)
         if epochs is None:
             raise RemoteStorageError(f"{epochs_path} is no checkpoint of leader epochs")
-        files = SegmentFiles(storage, path, LOG_SUFFIX, dict(SUFFIXES))
+        files = SegmentFiles(storage, path)
         segment = Segment(
             topic_partition=TopicPartition("", 0),
             directory=path.rpartition("/")[0],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -141,8 +140,6 @@ class SegmentFiles(OpeningStorage):
 
     storage: Storage
     path: str
-    log_suffix: str
-    suffixes: Mapping[IndexKind, str]
 
     def open_input(self, path: str, *, reads_blocks: bool = True) -> LogFile:
         """Open a file for reading."""
@@ -177,6 +174,4 @@ class SegmentFiles(OpeningStorage):
         return []
 
     def _copy(self, path: str) -> str:
-        suffix = path.rpartition("/")[2][BASE_OFFSET_DIGITS:]
-        kind = INDEX_KINDS.get(suffix)
-        return self.path + (self.log_suffix if kind is None else self.suffixes[kind])
+        return self.path + path.rpartition("/")[2][BASE_OFFSET_DIGITS:]

@@ -7,16 +7,14 @@ partition directory reads both alike. Nothing is ever written here.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from spark_segmentlog.log.formats import checkpoints
 from spark_segmentlog.log.io.reading import LogFile, OpeningStorage, Storage, not_there
 from spark_segmentlog.log.names import (
     BASE_OFFSET_DIGITS,
     LOG_SUFFIX,
-    OFFSET_INDEX_SUFFIX,
     SNAPSHOT_SUFFIX,
-    TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     find_base_offset,
     segment_file_name,
@@ -24,13 +22,6 @@ from spark_segmentlog.log.names import (
 from spark_segmentlog.log.tier.objects import INDEX_KINDS, BytesFile
 from spark_segmentlog.log.tier.remote_log import RemoteLog
 from spark_segmentlog.log.tier.remote_segment import RemotePiece
-
-_SEGMENT_SUFFIXES: Final = (
-    LOG_SUFFIX,
-    OFFSET_INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
-)
 
 
 class TieredStorage(OpeningStorage):
@@ -176,7 +167,7 @@ class TieredStorage(OpeningStorage):
         suffix = name[BASE_OFFSET_DIGITS:]
         if suffix == SNAPSHOT_SUFFIX:
             return self._find_snapshot(path, name)
-        if suffix not in _SEGMENT_SUFFIXES:
+        if suffix != LOG_SUFFIX and suffix not in INDEX_KINDS:
             return None
         base_offset = find_base_offset(name, suffix)
         piece = None if base_offset is None else self.find_piece(base_offset)

@@ -38,7 +38,6 @@ from spark_segmentlog.log.io.lock import DEFAULT_LOCK_TIMEOUT_MS
 from spark_segmentlog.log.io.reading import LOCAL
 from spark_segmentlog.log.names import (
     INTERNAL_TOPIC_PREFIX,
-    INTERNAL_TOPICS,
     TopicPartition,
     find_topic_partition,
 )
@@ -52,6 +51,7 @@ from spark_segmentlog.log.upkeep.swap import (
 from spark_segmentlog.log.write.open_commits import locked_for_writing
 from spark_segmentlog.log.write.targets import TargetLayout, read_target_layout
 from spark_segmentlog.log.write.write_check import check_folders
+from spark_segmentlog.record.system.topics import INTERNAL_TOPICS
 
 DEFAULT_FILE_DELETE_DELAY_MS: Final = 60_000
 _MAX_SLEEP_SECONDS: Final = 0.5

@@ -33,7 +33,6 @@ from spark_segmentlog.log.formats.checkpoints import (
 from spark_segmentlog.log.io import files
 from spark_segmentlog.log.io.reading import local_path
 from spark_segmentlog.log.names import (
-    INTERNAL_TOPICS,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     TopicPartition,
@@ -48,6 +47,7 @@ from spark_segmentlog.log.tier.remote_options import NO_REMOTE, RemoteOptions
 from spark_segmentlog.log.upkeep.partitions import epochs_from
 from spark_segmentlog.log.upkeep.recovery import reindex
 from spark_segmentlog.record.read.header_table import check_crcs
+from spark_segmentlog.record.system.topics import INTERNAL_TOPICS
 
 UNFINISHED_SUFFIX: Final = ".restoring"
 

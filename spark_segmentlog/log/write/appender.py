@@ -16,7 +16,6 @@ import os
 import threading
 import time
 from dataclasses import dataclass
-from typing import Final
 
 from spark_segmentlog.clock import now_ms
 from spark_segmentlog.errors import RecordTooLargeError, SegmentLogError
@@ -30,6 +29,7 @@ from spark_segmentlog.log.names import (
     OffsetRange,
     find_base_offset,
     segment_file_name,
+    segment_suffixes,
 )
 from spark_segmentlog.log.segment.growth import (
     AppendedEntries,
@@ -43,8 +43,6 @@ from spark_segmentlog.log.segment.growth import (
 from spark_segmentlog.log.write.append_state import AppendState, write_tail_file
 from spark_segmentlog.log.write.index_completion import complete_indexes
 from spark_segmentlog.record.write.encoder import EncodedBatches, assign_offsets
-
-SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,7 +276,7 @@ class _SegmentFiles:
         """Open the files, made where they are missing."""
         descriptors: list[int] = []
         try:
-            for suffix in SUFFIXES:
+            for suffix in (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
                 path = os.path.join(directory, segment_file_name(base_offset, suffix))
                 descriptors.append(files.open_for_update(path, create=True))
         except BaseException:
@@ -327,7 +325,7 @@ class _SegmentFiles:
 def _remove_segments_behind(directory: str, base_offset: int) -> None:
     """Remove the files of segments that a failed append has begun."""
     for name in os.listdir(directory):
-        for suffix in SUFFIXES:
+        for suffix in segment_suffixes():
             found = find_base_offset(name, suffix)
             if found is not None and found > base_offset:
                 files.unlink(os.path.join(directory, name))

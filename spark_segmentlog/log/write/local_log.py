@@ -38,7 +38,7 @@ from spark_segmentlog.log.io import files
 from spark_segmentlog.log.io.closing import Closing
 from spark_segmentlog.log.io.lock import DEFAULT_LOCK_TIMEOUT_MS, is_of_this_process
 from spark_segmentlog.log.io.reading import LOCAL, local_path
-from spark_segmentlog.log.names import INTERNAL_TOPICS, OffsetRange, TopicPartition
+from spark_segmentlog.log.names import OffsetRange, TopicPartition
 from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.log.segment.growth import SegmentConfig
 from spark_segmentlog.log.segment.scanner import ALL_COLUMNS, ScanOptions, SegmentScanner
@@ -47,6 +47,7 @@ from spark_segmentlog.log.write.appender import FlushConfig, PartitionAppender
 from spark_segmentlog.log.write.open_commits import locked_for_writing
 from spark_segmentlog.log.write.targets import make_log_directories, read_target_layout
 from spark_segmentlog.log.write.write_check import check_log_start, check_write
+from spark_segmentlog.record.system.topics import INTERNAL_TOPICS
 from spark_segmentlog.record.write.encoder import (
     DEFAULT_BATCH_SIZE_BYTES,
     DEFAULT_MAX_MESSAGE_BYTES,

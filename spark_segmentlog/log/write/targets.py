@@ -39,12 +39,12 @@ from spark_segmentlog.log.formats.checkpoints import (
 from spark_segmentlog.log.io import files
 from spark_segmentlog.log.io.reading import LOCAL, local_path
 from spark_segmentlog.log.names import (
-    INTERNAL_TOPICS,
     LOG_SUFFIX,
     TopicPartition,
     find_topic_partition,
     is_topic_name,
 )
+from spark_segmentlog.record.system.topics import INTERNAL_TOPICS
 
 MAX_NAMED_PARTITIONS: Final = 100_000
 """Of a new topic: a larger number in a row is a mistake rather than a partition."""

@@ -25,17 +25,9 @@ from spark_segmentlog.record.system.message_reader import (
     read_message,
 )
 from spark_segmentlog.record.system.schemas import message_schemas
-from spark_segmentlog.record.system.topics import (
-    CLUSTER_METADATA,
-    CONSUMER_OFFSETS,
-    REMOTE_LOG_METADATA,
-    SHARE_GROUP_STATE,
-    TRANSACTION_STATE,
-)
+from spark_segmentlog.record.system.topics import INTERNAL_TOPICS
 
 FRAME_VERSION: Final = 1
-_WITH_KEYS: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE)
-_WITHOUT_KEYS: Final = (CLUSTER_METADATA, REMOTE_LOG_METADATA)
 _MAX_INT16: Final = 2**15 - 1
 _NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 _KEY_OR_VALUE: Final = re.compile("(Key|Value)$")
@@ -83,23 +75,19 @@ class SystemRecord:
 
 def read_system_record(topic: str, key: bytes | None, value: bytes | None) -> SystemRecord:
     """Read a record of one of Kafka's own topics; never an error, whatever the bytes are."""
-    if topic in _WITHOUT_KEYS:
-        return _read_metadata(topic, value)
-    return _read_coordinator_record(topic, key, value)
-
-
-def is_system_topic(topic: str) -> bool:
-    """Tell whether records of a topic can be read as those of Kafka's own."""
-    return topic in _WITH_KEYS or topic in _WITHOUT_KEYS
+    if INTERNAL_TOPICS[topic].has_keys:
+        return _read_coordinator_record(topic, key, value)
+    return _read_metadata(topic, value)
 
 
 @cache
 def record_types(topic: str) -> Mapping[int, str]:
     """Name the record types of one of Kafka's own topics by their ids."""
+    has_keys = INTERNAL_TOPICS[topic].has_keys
     return {
-        it.type_id: it.name if topic in _WITHOUT_KEYS else _KEY_OR_VALUE.sub("", it.name)
-        for it in message_schemas().values()
-        if it.topic == topic and it.type_id is not None
+        schema.type_id: _KEY_OR_VALUE.sub("", schema.name) if has_keys else schema.name
+        for schema in message_schemas().values()
+        if schema.topic == topic and schema.type_id is not None
     }
 
 

@@ -23,7 +23,6 @@ from spark_segmentlog.errors import (
     UnsafeTargetError,
 )
 from spark_segmentlog.log.formats.transaction_index import parse_transaction_index
-from spark_segmentlog.log.names import INTERNAL_TOPICS
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.segment.growth import SegmentConfig
 from spark_segmentlog.log.segment.scanner import ScanOptions
@@ -37,6 +36,7 @@ from spark_segmentlog.log.upkeep.compaction import (
 )
 from spark_segmentlog.log.upkeep.swap import SegmentFile
 from spark_segmentlog.record.compact.offset_map import OffsetMap
+from spark_segmentlog.record.system.topics import INTERNAL_TOPICS
 from spark_segmentlog.testing.builder import (
     ABORT,
     COMMIT,

@@ -19,7 +19,6 @@ from spark_segmentlog.errors import (
 )
 from spark_segmentlog.log.formats.producer_snapshot import parse_producer_snapshot
 from spark_segmentlog.log.io.lock import locked
-from spark_segmentlog.log.names import INTERNAL_TOPICS
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.upkeep.compaction import CompactionConfig, compact
 from spark_segmentlog.log.upkeep.partitions import CleanupPolicy
@@ -29,6 +28,7 @@ from spark_segmentlog.log.upkeep.retention import (
     RetentionConfig,
     apply_retention,
 )
+from spark_segmentlog.record.system.topics import INTERNAL_TOPICS
 from spark_segmentlog.testing.builder import (
     LogBuilder,
     SegmentSpec,

@@ -33,7 +33,7 @@ from spark_segmentlog.log.formats.checkpoints import (
     parse_offset_checkpoint,
 )
 from spark_segmentlog.log.io import files
-from spark_segmentlog.log.names import INTERNAL_TOPICS, OffsetRange, TopicPartition
+from spark_segmentlog.log.names import OffsetRange, TopicPartition
 from spark_segmentlog.log.segment.growth import SegmentConfig
 from spark_segmentlog.log.upkeep.verification import verify
 from spark_segmentlog.log.write.append_state import absent_append_state
@@ -44,6 +44,7 @@ from spark_segmentlog.log.write.prepare import CommitRequest
 from spark_segmentlog.log.write.staged_file import StagedExtent
 from spark_segmentlog.log.write.staged_leftovers import list_staged
 from spark_segmentlog.log.write.targets import read_target_layout
+from spark_segmentlog.record.system.topics import INTERNAL_TOPICS
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch
 from tests.support.broker_data import unpack
 from tests.support.noting import note_calls

@@ -26,11 +26,12 @@ from spark_segmentlog.errors import (
     UnsafeTargetError,
 )
 from spark_segmentlog.log.io import files
-from spark_segmentlog.log.names import INTERNAL_TOPICS, OffsetRange, TopicPartition
+from spark_segmentlog.log.names import OffsetRange, TopicPartition
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.upkeep.verification import verify
 from spark_segmentlog.log.write.append_state import TAIL_FILE_NAME
 from spark_segmentlog.log.write.local_log import open_log
+from spark_segmentlog.record.system.topics import INTERNAL_TOPICS
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, SegmentSpec, v2_batch
 from tests.support.broker_data import unpack
 from tests.support.fault_layer import Faults

@@ -15,7 +15,6 @@ from spark_segmentlog.record.plain.control import ControlRecordType
 from spark_segmentlog.record.system.message_reader import ByteCursor, MessageError, read_message
 from spark_segmentlog.record.system.records import (
     SystemRecord,
-    is_system_topic,
     json_value,
     read_control_content,
     read_system_record,
@@ -25,8 +24,8 @@ from spark_segmentlog.record.system.schemas import message_schemas
 from spark_segmentlog.record.system.topics import (
     CLUSTER_METADATA,
     CONSUMER_OFFSETS,
+    INTERNAL_TOPICS,
     REMOTE_LOG_METADATA,
-    SHARE_GROUP_STATE,
     TRANSACTION_STATE,
 )
 from tests.support.project import DATA
@@ -89,14 +88,7 @@ def test_every_record_type_of_every_topic_is_read() -> None:
             assert found.type is not None
             read.setdefault(record[0], set()).add(found.type)
     assert read == {topic: set(record_types(topic).values()) for topic in read}
-    assert set(read) == {
-        CLUSTER_METADATA,
-        CONSUMER_OFFSETS,
-        REMOTE_LOG_METADATA,
-        SHARE_GROUP_STATE,
-        TRANSACTION_STATE,
-    }
-    assert all(map(is_system_topic, read))
+    assert read.keys() == INTERNAL_TOPICS.keys()
 
 
 def test_unknown_tagged_fields_are_kept() -> None:
