@@ -176,7 +176,7 @@ def _of_table(directory: Path, **options: Any) -> str:
         with warnings.catch_warnings(action="ignore"):
             table = read_arrow(directory, **options).read_all()
     except SegmentLogError as error:
-        return f"{type(error).__name__}: {error}"
+        return _without_folders(f"{type(error).__name__}: {error}")
     # The columns of paths are relative to the folder that the snapshot works in.
     return _digest(f"{table.schema}\n{table.to_pylist()}")
 
@@ -245,7 +245,7 @@ def _written(
         try:
             write(table, topic, codec, target)
         except SegmentLogError as error:
-            yield name, f"{type(error).__name__}: {error}"
+            yield name, _without_folders(f"{type(error).__name__}: {error}")
         yield from _of_files(name, Path(target))
 
 
