@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
+from spark_segmentlog.errors import CommitPendingError
 from spark_segmentlog.log.directory.journal import COMMIT_DIRECTORY_NAME
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.partition.log_manager import LogManager
@@ -18,6 +20,7 @@ from spark_segmentlog.log.segment.growth import SegmentConfig
 from spark_segmentlog.log.segment.scanner import ScanOptions
 from spark_segmentlog.log.upkeep import recovery
 from spark_segmentlog.log.upkeep.verification import verify
+from spark_segmentlog.log.write import roll_forward
 from spark_segmentlog.log.write.commit import CommitResult, commit_staged_batches
 from spark_segmentlog.log.write.prepare import CommitRequest
 from spark_segmentlog.log.write.staged_leftovers import list_staged, new_write_id
@@ -132,6 +135,20 @@ def make_scenario(folder: Path, *, overwrite: bool = False) -> Scenario:
     request = stage(directories, tasks, application="app", version=3, overwrite=overwrite)
     shutil.copytree(root, template)
     return Scenario(root, template, request)
+
+
+def make_decided(folder: Path) -> Scenario:
+    """Make the same, and a commit that is decided there, of whose steps none is taken."""
+    scenario = make_scenario(folder)
+
+    def broken(_: object) -> None:
+        raise OSError(5, "broken")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(roll_forward, "announce_decision", broken)
+        with pytest.raises(CommitPendingError):
+            scenario.commit()
+    return scenario
 
 
 def read_rows(directories: Sequence[str]) -> Rows:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from spark_segmentlog.log.names import TopicPartition
@@ -23,7 +24,10 @@ from spark_segmentlog.testing.builder import (
     v2_batch,
 )
 from tests.support.cleaning import split_log
+from tests.support.committing import commit
 from tests.support.scenarios import Writing, stage
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 T = 0x018B_CFE5_6800
 BASE = 1000
@@ -78,3 +82,11 @@ def test_entries_of_a_commit(tmp_path: Path) -> None:
     assert data == time_index_bytes(batches, 0, interval_bytes=100)
     # 2023-11-14T22:13:20 and some ms.
     assert data[:7].hex() == "0000018bcfe568"
+
+
+def test_timestamps_in_the_time_index_are_those_of_records(directory: str) -> None:
+    commit(directory, {T0: 40}, config=SegmentConfig(index_interval_bytes=100))
+    data = (Path(directory) / "t-0" / "00000000000000000000.timeindex").read_bytes()
+    entries = np.frombuffer(data, np.dtype([("timestamp", ">i8"), ("offset", ">i4")]))
+    assert len(entries)
+    assert set((entries["timestamp"] - 1_700_000_000_000).tolist()) <= set(range(50))

@@ -1,0 +1,63 @@
+"""One staged file: the extents in it, and where each has to end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.log.segment.growth import SegmentConfig
+from spark_segmentlog.log.write.stamping import header_checksum_of
+from tests.support.staging import extents_of, make_writer, rows, stage_partitions
+
+
+def test_a_partition_gets_its_own_file_from_a_quarter_of_a_segment(tmp_path: Path) -> None:
+    config = SegmentConfig(segment_bytes=100_000)
+    writer = make_writer(config=config)
+    small = writer.index_of(TopicPartition("t", 0), str(tmp_path))
+    large = writer.index_of(TopicPartition("t", 1), str(tmp_path))
+    writer.write(rows(10), np.full(10, small))
+    writer.write(rows(1500), np.full(1500, large))
+    staged = writer.finish()
+    assert all(file.size_bytes <= config.segment_bytes for file in staged.files)
+    slots = [{extent.partition_index for extent in file.unpack_extents()} for file in staged.files]
+    assert slots == [{small}, {large}, {large}]
+    assert all(len(file.unpack_extents()) == 1 for file in staged.files)
+
+
+def test_a_partition_that_grows_to_a_quarter_goes_on_in_its_own_file(tmp_path: Path) -> None:
+    config = SegmentConfig(segment_bytes=1_000_000)
+    writer = make_writer(config=config, buffer_bytes=100_000)
+    for partition in range(10):
+        writer.index_of(TopicPartition("t", partition), str(tmp_path))
+    for _ in range(40):
+        writer.write(rows(1000), np.arange(1000) % 10)
+    staged = writer.finish()
+    slots = [{extent.partition_index for extent in file.unpack_extents()} for file in staged.files]
+    assert sum(len(used) > 1 for used in slots) == 3
+    assert sorted(min(used) for used in slots if len(used) == 1) == list(range(10))
+    assert max(file.size_bytes for file in staged.files) <= config.segment_bytes
+
+
+def test_an_extent_ends_where_a_segment_would_have_to_roll(tmp_path: Path) -> None:
+    config = SegmentConfig(segment_ms=1000)
+    writer = make_writer(config=config, batch_size_bytes=300)
+    slot = writer.index_of(TopicPartition("t", 0), str(tmp_path))
+    writer.write(rows(6, timestamps=[0, 0, 1000, 1000, 1001, 2002]), np.full(6, slot))
+    extents = [extent for file in writer.finish().files for extent in file.unpack_extents()]
+    assert [extent.offset_count for extent in extents] == [4, 2]
+    assert [extent.first_timestamp for extent in extents] == [0, 2002]
+    assert [extent.largest_timestamp for extent in extents] == [1000, 2002]
+
+
+def test_many_open_files_are_closed_in_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_segmentlog.log.write.staging.MAX_OPEN_FILES", 2)
+    config = SegmentConfig(segment_bytes=2000)
+    staged = stage_partitions(tmp_path, 5, 200, config=config, buffer_bytes=4000)
+    assert sum(count for _, count, _ in extents_of(staged)) == 200
+    for file in staged.files:
+        assert header_checksum_of(file.path, file.size_bytes) == file.header_checksum
