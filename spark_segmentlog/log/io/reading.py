@@ -174,6 +174,13 @@ class _LocalFile(Closing):
                 return None
             return position
 
+    def is_replaced(self) -> bool:
+        try:
+            named = os.stat(self.path)
+        except FileNotFoundError:
+            return True
+        return not os.path.samestat(named, os.fstat(self._descriptor))
+
     def close(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
@@ -282,6 +289,11 @@ def without_file_scheme(path: str) -> str:
     """Leave out the scheme of a ``file:`` URI."""
     local = _LOCAL_URI.match(path)
     return path if local is None else "/" + path[local.end() :]
+
+
+def is_replaced(file: LogFile) -> bool:
+    """Tell whether the name of an open file is another's by now, or nobody's; of local ones."""
+    return isinstance(file, _LocalFile) and file.is_replaced()
 
 
 def is_zero_from(file: LogFile, position: int) -> bool:

@@ -95,7 +95,6 @@ class BatchOrder:
             return self._confirmed(self._without_jump(table))
         above = np.flatnonzero(table.last_offset >= self._segment.offset_limit)
         if len(above) and (is_in_order or int(above[0]) < table.unordered_row):
-            self._segment.check_bound()
             row = int(above[0])
             reason = (
                 f"{_offsets(table, row)}, the next segment starts at {self._segment.offset_limit}"

@@ -90,6 +90,11 @@ def offset_beyond_end(
     int or None
         The largest one, below the next segment's base offset. None where the entries that can be
         compared with batches are not right: then the index is wrong, not the log.
+
+    Raises
+    ------
+    FileNotFoundError
+        The indexes are of another file, which the segment has by now.
     """
     bound = segment.offset_limit
     with segment.offset_index() as index, segment.time_index() as times:
@@ -102,7 +107,10 @@ def offset_beyond_end(
     if last_time is not None and last_time.offset >= next_offset:
         is_right = inside_time is None or is_largest_timestamp(segment, file, inside_time)
         offsets.append(last_time.offset if is_right else -1)
-    return max((offset for offset in offsets if next_offset <= offset < bound), default=None)
+    named = max((offset for offset in offsets if next_offset <= offset < bound), default=None)
+    if named is not None:
+        segment.check_current(file)
+    return named
 
 
 def _read_good(segment: Segment, file: LogFile, entry: OffsetEntry) -> EntrySpan | None:

@@ -7,9 +7,7 @@ bytes are bad is told in `walk`; when an entry of an index is believed, in `inde
 
 from __future__ import annotations
 
-import errno
 import logging
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +21,7 @@ from spark_segmentlog.log.formats.transaction_index import (
     AbortedTransaction,
     parse_transaction_index,
 )
-from spark_segmentlog.log.io.reading import LOCAL, LogFile, Storage
+from spark_segmentlog.log.io.reading import LOCAL, LogFile, Storage, is_replaced, not_there
 from spark_segmentlog.log.names import MAX_OFFSET, TopicPartition
 from spark_segmentlog.log.segment import index_trust
 from spark_segmentlog.log.segment.pieces import ReadBuffer
@@ -132,20 +130,23 @@ class Segment:
         """
         return self.storage.open_input(self.stored_path)
 
-    def check_bound(self) -> None:
-        """Make sure that the next segment is still there: this one may have taken it over.
+    def check_current(self, file: LogFile) -> None:
+        """Make sure that a file that was read is still the segment's, and ends where it is to.
 
         Raises
         ------
         FileNotFoundError
-            It is not; the partition's listing is out of date.
+            It is not, or the next segment is gone, which it may have taken over; the partition's
+            listing is out of date.
         """
-        if self.end_offset_bound is None:
-            return
-        name = names.segment_file_name(self.end_offset_bound)
-        paths = [f"{self.directory}/{name}{suffix}" for suffix in ("", names.SWAP_SUFFIX)]
-        if not any(self.storage.exists(path) for path in paths):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), paths[0])
+        if self.end_offset_bound is not None and not self.is_moving:
+            following = names.segment_file_name(self.end_offset_bound)
+            path = f"{self.directory}/{following}"
+            if not self.storage.exists(path):
+                raise not_there(path)
+        # Last, so that what was read stood beside the next segment.
+        if is_replaced(file):
+            raise not_there(self.log_path)
 
     def offset_index(self) -> OffsetIndex:
         """Open the `.index`; one that is missing has no entries."""

@@ -15,7 +15,7 @@ What may be a log's normal end is decided here, once:
 All other bytes that make no batch are bad: an error, or stepped over up to the next good batch,
 which `next_batch` finds. So a walk that steps over bad bytes compares all checksums. A segment that
 is not the last ends with a whole batch. Which batches stand in a wrong place is told in
-`batch_order`.
+`batch_order`. No bytes are bad of a file that was replaced meanwhile (`Segment.check_current`).
 """
 
 from __future__ import annotations
@@ -320,6 +320,7 @@ class HeaderWalk:
         """
         if self.options.skip_corrupt:
             return self._go_to_next_good(position, reason)
+        self.segment.check_current(self.file)
         found = self._search.find_after(position, self.next_offset)
         kind = CrcMismatchError if reason == WRONG_CHECKSUM else InvalidBatchError
         raise kind(
@@ -381,6 +382,7 @@ class HeaderWalk:
         end_offset: int | None = None,
     ) -> None:
         """Tell of bytes that are stepped over, and of the offsets that are missing for it."""
+        self.segment.check_current(self.file)
         start = self.next_offset if start_offset is None else start_offset
         if end_offset is not None:
             end_offset = min(end_offset, self.segment.offset_limit)

@@ -10,8 +10,11 @@ import pytest
 
 from spark_segmentlog.errors import CorruptRecordError, CrcMismatchError, InvalidBatchError
 from spark_segmentlog.log.partition.partition_log import PartitionLog
+from spark_segmentlog.log.segment.index_trust import offset_beyond_end
 from spark_segmentlog.log.segment.pieces import ReadBuffer
 from spark_segmentlog.log.segment.scanner import ScanOptions, SegmentScanner
+from spark_segmentlog.log.segment.walk import HeaderWalk
+from spark_segmentlog.log.segment.walk_options import WalkOptions
 from spark_segmentlog.testing.builder import (
     RecordSpec,
     SegmentSpec,
@@ -511,3 +514,40 @@ def test_cut_ranges_of_one_segment_report_bad_bytes_together_at_least_once(tmp_p
     ]
     assert [len(it) for it in reported] == [1, 0]
     assert skipping(log)[0] == [0, 1, 2, 3, 6, 7, 8, 9]
+
+
+# Files that are replaced while they are read
+
+
+@pytest.mark.parametrize("options", [WalkOptions(), WalkOptions(skip_corrupt=True)])
+@pytest.mark.parametrize("gone", [0, 10])
+def test_bytes_of_a_file_that_was_replaced_are_not_bad(
+    tmp_path: Path, options: WalkOptions, gone: int
+) -> None:
+    """A cleaner merges two segments and splits them again: who read the merged one reads again."""
+    log = build_log(tmp_path, [batch(0, 10)], SegmentSpec([batch(10, 10)], base_offset=10))
+    segment = log.segments[0]
+    path = Path(_file(log))
+    half = path.read_bytes()
+    path.write_bytes(half + Path(_file(log, 10)).read_bytes())
+    with segment.open_log() as merged:
+        Path(_file(log, gone)).rename(path.with_suffix(".deleted"))
+        if gone == 0:
+            path.write_bytes(half)
+        with pytest.raises(FileNotFoundError):
+            list(HeaderWalk(segment, merged, options))
+
+
+def test_an_index_of_the_file_that_came_after_tells_of_no_loss(tmp_path: Path) -> None:
+    log = build_log(tmp_path, [batch(0, 5), batch(5, 5)], [batch(10, 5)])
+    segment = log.segments[0]
+    path = Path(_file(log))
+    path.with_suffix(".timeindex").write_bytes(struct.pack(">qi", 1000, 9))
+    whole = path.read_bytes()
+    path.write_bytes(batch(0, 5))
+    with segment.open_log() as half:
+        assert offset_beyond_end(segment, half, half.size(), 5) == 9
+        path.rename(path.with_suffix(".deleted"))
+        path.write_bytes(whole)
+        with pytest.raises(FileNotFoundError):
+            offset_beyond_end(segment, half, half.size(), 5)
