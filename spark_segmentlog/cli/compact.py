@@ -19,12 +19,8 @@ from spark_segmentlog.cli.cleaning_options import AS_SET, deletion_options, dry_
 from spark_segmentlog.cli.output import Column, OutputFormat, print_rows
 from spark_segmentlog.clock import now_ms
 from spark_segmentlog.log.segment.growth import MAX_SEGMENT_BYTES, SegmentConfig
-from spark_segmentlog.log.upkeep.compaction import (
-    CompactionReport,
-    TopicCompaction,
-    compact,
-    plan_compaction,
-)
+from spark_segmentlog.log.upkeep.compaction import CompactionReport, compact, plan_compaction
+from spark_segmentlog.log.upkeep.compaction_config import TopicCompaction
 
 _COLUMNS: Final = (
     Column("topic", "topic"),

@@ -24,7 +24,8 @@ import pyarrow as pa
 from spark_segmentlog import open_log
 from spark_segmentlog.log.names import find_base_offset
 from spark_segmentlog.log.segment.growth import SegmentConfig
-from spark_segmentlog.log.upkeep.compaction import CompactionConfig, compact
+from spark_segmentlog.log.upkeep.compaction import compact
+from spark_segmentlog.log.upkeep.compaction_config import CompactionConfig
 from spark_segmentlog.log.upkeep.swap import mark_segment_deleted, replace_segments, sweep_deleted
 from spark_segmentlog.testing.builder import (
     LogBuilder,

@@ -69,8 +69,6 @@ TESTED_WITH = {
     "log/upkeep/cleaned_segment.py": "unit/log/upkeep/test_compaction.py",
     "log/upkeep/cleaner.py": "unit/log/upkeep/test_compaction.py",
     "log/upkeep/index_check.py": "unit/log/upkeep/test_verification.py",
-    "log/upkeep/kept_records.py": "unit/log/upkeep/test_compaction.py",
-    "log/upkeep/kept_transactions.py": "unit/log/upkeep/test_compaction.py",
     "log/upkeep/partitions.py": "unit/log/upkeep/test_retention.py",
     "log/upkeep/segment_survey.py": "unit/log/upkeep/test_verification.py",
     "log/upkeep/snapshot_check.py": "unit/log/upkeep/test_verification.py",

@@ -2,11 +2,8 @@
 
 Kafka's rules (Cleaner, MemoryRecords.filterTo, KIP-534), batch by batch:
 
-- A record stays if it is the latest of its key up to the offset that the map has reached, or lies
-  above it. One without a key goes.
-- A tombstone stays as long as its batch has no delete horizon, or one that is not over. A batch
-  that keeps a tombstone gets a horizon of now + `delete.retention.ms`, once. Tombstones of formats
-  0 and 1, which have no place for it, may go at once, by the age of their segment.
+- Which records of data go is told in `record_rules`.
+- A batch that keeps a tombstone gets a delete horizon of now + `delete.retention.ms`, once.
 - What stays of formats 0 and 1 becomes format 2.
 - Records of aborted transactions go. A marker stays as long as a batch of its transaction is still
   there; then it gets a horizon, and goes when that is over.
@@ -29,6 +26,11 @@ from spark_segmentlog.log.segment.pieces import Piece
 from spark_segmentlog.log.transactions.producer_tracker import LastBatch
 from spark_segmentlog.log.upkeep.cleaned_segment import CleanedChunk
 from spark_segmentlog.log.upkeep.kept_transactions import TransactionTracker
+from spark_segmentlog.log.upkeep.record_rules import (
+    WITHOUT_KEY,
+    JudgedRecords,
+    find_taken_away,
+)
 from spark_segmentlog.record.compact.batch_rebuild import (
     convert_messages,
     empty_batch,
@@ -248,18 +250,17 @@ class _PieceFilter:
 
     def _kept_records(self, records: BatchRecords) -> Bools:
         batch = records.batch
-        has_key = records.key_length >= 0
-        is_latest = records.offset >= self._kept.offset_map.find(records)
-        keeps_tombstones = np.where(
-            self._table.magic[batch] < MAGIC_V2, self._retain_legacy, ~self._is_over[batch]
+        is_old_format = self._table.magic[batch] < MAGIC_V2
+        judged = JudgedRecords(
+            records,
+            latest=self._kept.offset_map.find(records),
+            keeps_tombstones=np.where(is_old_format, self._retain_legacy, ~self._is_over[batch]),
         )
-        is_data_kept = has_key & is_latest & ((records.value_length >= 0) | keeps_tombstones)
         is_beyond = records.offset > self._kept.offset_map.latest_offset
-        is_control = self._is_control[batch]
-        self._kept.counts.records_without_key += int(
-            np.count_nonzero(~has_key & ~is_beyond & ~is_control)
-        )
-        kept: Bools = is_control | is_beyond | is_data_kept
+        stays = self._is_control[batch] | is_beyond
+        without_key = np.count_nonzero(WITHOUT_KEY.applies(judged) & ~stays)
+        self._kept.counts.records_without_key += int(without_key)
+        kept: Bools = stays | ~find_taken_away(judged)
         return kept
 
     def _needs_horizon(self, rows: slice, has_tombstones: Bools) -> Bools:

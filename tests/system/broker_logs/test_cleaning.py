@@ -16,7 +16,8 @@ from spark_segmentlog.log.formats.transaction_index import (
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.segment.scanner import ScanOptions
 from spark_segmentlog.log.transactions.producer_survey import survey_producers
-from spark_segmentlog.log.upkeep.compaction import CompactionConfig, PartitionCompaction, compact
+from spark_segmentlog.log.upkeep.compaction import PartitionCompaction, compact
+from spark_segmentlog.log.upkeep.compaction_config import CompactionConfig
 from spark_segmentlog.log.upkeep.retention import RetentionConfig, apply_retention
 from tests.support.broker_data import PRODUCERS, STATES, BrokerLog, unpack
 

@@ -17,7 +17,8 @@ from spark_segmentlog.log.io import files
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.segment.scanner import ScanOptions
-from spark_segmentlog.log.upkeep.compaction import CompactionConfig, compact
+from spark_segmentlog.log.upkeep.compaction import compact
+from spark_segmentlog.log.upkeep.compaction_config import CompactionConfig
 from spark_segmentlog.log.upkeep.recovery import recover, reindex
 from spark_segmentlog.log.upkeep.retention import RetentionConfig, apply_retention
 from spark_segmentlog.log.upkeep.verification import verify

@@ -22,7 +22,8 @@ from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.log.segment.growth import SegmentConfig
 from spark_segmentlog.log.segment.scanner import ScanOptions
-from spark_segmentlog.log.upkeep.compaction import CompactionConfig, compact
+from spark_segmentlog.log.upkeep.compaction import compact
+from spark_segmentlog.log.upkeep.compaction_config import CompactionConfig
 from spark_segmentlog.log.upkeep.retention import RetentionConfig, apply_retention
 from spark_segmentlog.testing.builder import (
     ABORT,

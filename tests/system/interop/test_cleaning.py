@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from spark_segmentlog.log.segment.growth import SegmentConfig
-from spark_segmentlog.log.upkeep.compaction import CompactionConfig, CompactionReport, compact
+from spark_segmentlog.log.upkeep.compaction import CompactionReport, compact
+from spark_segmentlog.log.upkeep.compaction_config import CompactionConfig
 from spark_segmentlog.log.upkeep.retention import RetentionConfig, apply_retention
 from tests.support.broker import Broker, ConsumedRecord
 from tests.support.kafka_jars import KafkaJars

@@ -27,7 +27,8 @@ from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.log.segment.growth import SegmentConfig
 from spark_segmentlog.log.segment.pieces import ReadBuffer
-from spark_segmentlog.log.upkeep.compaction import CompactionConfig, PartitionCompaction, compact
+from spark_segmentlog.log.upkeep.compaction import PartitionCompaction, compact
+from spark_segmentlog.log.upkeep.compaction_config import CompactionConfig
 from spark_segmentlog.log.upkeep.partitions import CleanupPolicy
 from spark_segmentlog.log.upkeep.retention import (
     PartitionRetention,

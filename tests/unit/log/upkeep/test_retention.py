@@ -20,7 +20,8 @@ from spark_segmentlog.errors import (
 from spark_segmentlog.log.formats.producer_snapshot import parse_producer_snapshot
 from spark_segmentlog.log.io.lock import locked
 from spark_segmentlog.log.partition.log_manager import LogManager
-from spark_segmentlog.log.upkeep.compaction import CompactionConfig, compact
+from spark_segmentlog.log.upkeep.compaction import compact
+from spark_segmentlog.log.upkeep.compaction_config import CompactionConfig
 from spark_segmentlog.log.upkeep.partitions import CleanupPolicy
 from spark_segmentlog.log.upkeep.retention import (
     PartitionRetention,
