@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from spark_segmentlog.clock import now_ms
 from spark_segmentlog.errors import SegmentLogError
 from spark_segmentlog.log.upkeep.partitions import DEFAULT_FILE_DELETE_DELAY_MS
-from spark_segmentlog.query.option_table import WriteOptions
+from spark_segmentlog.query.write_options import WriteOptions
 
 # A broker's own default: below it a commit need not even walk the headers.
 MIN_CLEANABLE_RATIO = 0.5

@@ -15,7 +15,6 @@ from typing import Any, Final
 from spark_segmentlog.errors import OptionValueError, UnknownOptionError
 from spark_segmentlog.log.tier.remote_options import RemoteOptions
 from spark_segmentlog.log.tier.remote_segment import Keys
-from spark_segmentlog.query import option_table
 from spark_segmentlog.query.offsets import (
     EARLIEST,
     LATEST,
@@ -25,19 +24,13 @@ from spark_segmentlog.query.offsets import (
     SpecificOffsets,
     check_limits,
 )
-from spark_segmentlog.query.option_table import (
-    Option,
-    OptionScope,
-    ReadOptions,
-    TopicSelection,
-    WriteOptions,
-    snake_case,
-)
+from spark_segmentlog.query.option import READS, Option, OptionScope, snake_case
+from spark_segmentlog.query.read_options import READ_OPTIONS, ReadOptions, TopicSelection
+from spark_segmentlog.query.write_options import WRITE_OPTIONS, WriteOptions
 
 _log = logging.getLogger(__name__)
 
-_READS: Final = (OptionScope.BATCH_READ, OptionScope.STREAM_READ)
-
+OPTIONS: Final = (*READ_OPTIONS, *WRITE_OPTIONS)
 
 SPARK_KEYS: Final = frozenset(("checkpointlocation", "queryname", "owner", "location", "provider"))
 """Keys that Spark adds by itself, besides ``path`` and ``paths``."""
@@ -49,7 +42,7 @@ _PRODUCER_NAMES: Final = {
     "kafka.max.request.size": "max.message.bytes",
     **{
         f"kafka.{option.name}": option.name
-        for option in option_table.OPTIONS
+        for option in OPTIONS
         if option.name.startswith("compression.")
     },
 }
@@ -150,11 +143,7 @@ def keywords_to_options(paths: str | Iterable[str], keywords: Mapping[str, Any])
     UnknownOptionError
         A keyword that is none of a read; the text names the nearest one.
     """
-    known = {
-        option.field: option
-        for option in option_table.OPTIONS
-        if OptionScope.BATCH_READ in option.scopes
-    }
+    known = {option.field: option for option in OPTIONS if OptionScope.BATCH_READ in option.scopes}
     options = {"paths": json.dumps([paths] if isinstance(paths, str) else list(map(str, paths)))}
     for keyword, value in keywords.items():
         if keyword not in known:
@@ -167,8 +156,8 @@ def keywords_to_options(paths: str | Iterable[str], keywords: Mapping[str, Any])
 def reading_options_markdown() -> str:
     """Write the documentation's table of the options of reads."""
     lines = ["| option | default | batch | stream | meaning |", "|---|---|---|---|---|"]
-    for option in option_table.OPTIONS:
-        if set(_READS) & set(option.scopes):
+    for option in OPTIONS:
+        if set(READS) & set(option.scopes):
             marks = [
                 "x" if scope in option.scopes else ""
                 for scope in (OptionScope.BATCH_READ, OptionScope.STREAM_READ)
@@ -181,7 +170,7 @@ def reading_options_markdown() -> str:
 def writing_options_markdown() -> str:
     """Write the documentation's table of the options of writes."""
     lines = ["| option | default | meaning |", "|---|---|---|"]
-    for option in option_table.OPTIONS:
+    for option in OPTIONS:
         if OptionScope.WRITE in option.scopes:
             lines.append(_table_row((f"`{option.name}`", option.shown_default, option.meaning)))
     return "\n".join([*lines, ""])
@@ -208,9 +197,9 @@ def _parse(
     renamed: Mapping[str, str],
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Give the value of every option that `scope` takes, and the names of those without meaning."""
-    by_key = {option.name.lower(): option for option in option_table.OPTIONS}
+    by_key = {option.name.lower(): option for option in OPTIONS}
     # A stream has the defaults of batches alone too, and the other way round.
-    related = set(_READS) if scope in _READS else {scope}
+    related = set(READS) if scope in READS else {scope}
     values = {
         option.field: option.default for option in by_key.values() if related & set(option.scopes)
     }
@@ -241,7 +230,7 @@ def _parse(
 def _check_ignorable(key: str, scope: OptionScope) -> None:
     if key in SPARK_KEYS or key in _IGNORED_KAFKA_KEYS or key.startswith(_IGNORED_KAFKA_PREFIXES):
         return
-    known = {option.name: option for option in option_table.OPTIONS if scope in option.scopes}
+    known = {option.name: option for option in OPTIONS if scope in option.scopes}
     raise UnknownOptionError(f"no option '{key}'{_nearest(key, known)}")
 
 

@@ -22,7 +22,7 @@ from spark_segmentlog.log.names import (
     OffsetRange,
     TopicPartition,
 )
-from spark_segmentlog.query.option_table import TopicSelection
+from spark_segmentlog.query.read_options import TopicSelection
 from spark_segmentlog.record.system.topics import INTERNAL_TOPICS
 
 _T = TypeVar("_T")

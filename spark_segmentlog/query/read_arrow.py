@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_segmentlog.query.option_table import View
 from spark_segmentlog.query.options import keywords_to_options, parse_read_options, warn_ignored
+from spark_segmentlog.query.read_options import View
 from spark_segmentlog.query.read_plan import ReadRequest, plan_whole_ranges, read_split
 from spark_segmentlog.query.schema import default_schema, schema_of_columns, shape_rows
 from spark_segmentlog.query.views import read_view

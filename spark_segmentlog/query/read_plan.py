@@ -34,8 +34,8 @@ from spark_segmentlog.query.offsets import (
     OffsetLimit,
     SpecificOffsets,
 )
-from spark_segmentlog.query.option_table import Mode, ReadOptions, View
 from spark_segmentlog.query.planning import EVERYTHING, PlannedRange, RowBounds
+from spark_segmentlog.query.read_options import Mode, ReadOptions, View
 from spark_segmentlog.query.schema import RowShape
 from spark_segmentlog.record.read.record_filter import RecordFilter
 

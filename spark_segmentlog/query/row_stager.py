@@ -14,17 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_segmentlog.errors import (
-    InvalidRowError,
-    UnknownTopicOrPartitionError,
-    UnsafeTargetError,
-)
+from spark_segmentlog.errors import InvalidRowError, UnknownTopicOrPartitionError, UnsafeTargetError
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.segment.growth import SegmentConfig
 from spark_segmentlog.log.write.staging import StagedWrite, StagingWriter
 from spark_segmentlog.log.write.targets import TargetLayout
-from spark_segmentlog.query.option_table import WriteOptions
 from spark_segmentlog.query.write_columns import WriteColumns
+from spark_segmentlog.query.write_options import WriteOptions
 from spark_segmentlog.record.write.encoder import RecordBatchEncoder
 from spark_segmentlog.record.write.partitioner import NullKeyBalance, assign_partitions
 

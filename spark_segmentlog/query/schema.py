@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from spark_segmentlog.errors import SchemaError
-from spark_segmentlog.query.option_table import ReadOptions, View
+from spark_segmentlog.query.read_options import ReadOptions, View
 from spark_segmentlog.query.system_columns import SYSTEM_SCHEMAS
 from spark_segmentlog.query.view_columns import VIEW_COLUMNS, schema_of
 from spark_segmentlog.record.columns import COLUMNS

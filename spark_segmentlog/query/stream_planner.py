@@ -42,9 +42,9 @@ from spark_segmentlog.query.offsets import (
     SpecificOffsets,
     SpecificTimestamps,
 )
-from spark_segmentlog.query.option_table import Mode, ReadOptions, TopicSelection
 from spark_segmentlog.query.options import warn_ignored
 from spark_segmentlog.query.planning import PlannedRange
+from spark_segmentlog.query.read_options import Mode, ReadOptions, TopicSelection
 from spark_segmentlog.query.read_plan import LogBounds, ReadRequest, Slice, read_split
 from spark_segmentlog.query.stream_planning import (
     Advance,

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from spark_segmentlog.query.option_table import SYSTEM_TOPICS, View
+from spark_segmentlog.query.read_options import SYSTEM_TOPICS, View
 from spark_segmentlog.record.system.records import SystemRecord, json_value
 from spark_segmentlog.record.system.topics import INTERNAL_TOPICS
 

@@ -18,7 +18,7 @@ from spark_segmentlog.log.directory.cluster_metadata import (
     list_snapshots,
 )
 from spark_segmentlog.log.partition.partition_log import PartitionLog
-from spark_segmentlog.query.option_table import Mode, View
+from spark_segmentlog.query.read_options import Mode, View
 from spark_segmentlog.query.read_plan import ReadRequest, Slice, read_split
 from spark_segmentlog.query.schema import schema_of_columns, shape_rows
 from spark_segmentlog.query.system_columns import SystemRow, make_batch

@@ -12,7 +12,7 @@ import pyarrow as pa
 from spark_segmentlog.log.formats.offset_index import OffsetIndex
 from spark_segmentlog.log.formats.time_index import TimeIndex
 from spark_segmentlog.log.segment.segment import Segment
-from spark_segmentlog.query.option_table import View
+from spark_segmentlog.query.read_options import View
 from spark_segmentlog.record.codec.codecs import names_by_number
 from spark_segmentlog.record.read.header_table import HeaderTable
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from spark_segmentlog.query.option_table import View
+from spark_segmentlog.query.read_options import View
 from spark_segmentlog.query.read_plan import ReadRequest, Split, plan_splits, read_split
 from spark_segmentlog.query.views import read_view
 from spark_segmentlog.spark.pushdown import bounds_of_filters

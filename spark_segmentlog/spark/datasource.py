@@ -16,8 +16,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from spark_segmentlog.errors import OptionValueError, SegmentLogError
-from spark_segmentlog.query.option_table import ReadOptions
 from spark_segmentlog.query.options import parse_read_options, warn_ignored
+from spark_segmentlog.query.read_options import ReadOptions
 from spark_segmentlog.spark.worker_heap import freeze_worker_heap
 
 if TYPE_CHECKING:

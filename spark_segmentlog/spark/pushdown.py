@@ -19,8 +19,8 @@ from typing import Any, Final
 from pyspark.sql import datasource
 
 from spark_segmentlog.log.names import MAX_OFFSET
-from spark_segmentlog.query.option_table import Pushdown, ReadOptions, View
 from spark_segmentlog.query.planning import EVERYTHING, RowBounds
+from spark_segmentlog.query.read_options import Pushdown, ReadOptions, View
 from spark_segmentlog.spark import versions
 
 _PUSHING_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"

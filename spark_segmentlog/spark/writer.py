@@ -27,11 +27,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from spark_segmentlog.errors import (
-    InvalidRowError,
-    StagingError,
-    UnsafeTargetError,
-)
+from spark_segmentlog.errors import InvalidRowError, StagingError, UnsafeTargetError
 from spark_segmentlog.log.directory.state import LogDirectoryState
 from spark_segmentlog.log.io.reading import local_path
 from spark_segmentlog.log.names import TopicPartition
@@ -43,9 +39,9 @@ from spark_segmentlog.log.write.staging import StagedWrite
 from spark_segmentlog.log.write.targets import make_log_directories, read_target_layout
 from spark_segmentlog.log.write.write_check import check_write
 from spark_segmentlog.query.clean_up import clean_up
-from spark_segmentlog.query.option_table import WriteOptions
 from spark_segmentlog.query.options import parse_write_options, warn_ignored
 from spark_segmentlog.query.row_stager import RowStager, WritePlan, segment_config
+from spark_segmentlog.query.write_options import WriteOptions
 from spark_segmentlog.spark import versions
 from spark_segmentlog.spark.worker_heap import freeze_worker_heap
 from spark_segmentlog.spark.write_schema import find_write_columns

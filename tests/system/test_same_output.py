@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_segmentlog.query.option_table import View
+from spark_segmentlog.query.read_options import View
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch
 from tests.support import same_output
 from tests.support.same_output import Snapshot, differences

@@ -75,7 +75,6 @@ TESTED_WITH = {
     "query/clean_up.py": "unit/spark/test_writer.py",
     "query/lag.py": "unit/query/test_progress.py",
     "query/option_parsers.py": "unit/query/test_options.py",
-    "query/option_table.py": "unit/query/test_options.py",
     "query/read_plan.py": "unit/query/test_read_arrow.py",
     "query/row_stager.py": "unit/spark/test_writer.py",
     "query/schema.py": "unit/query/test_read_arrow.py",

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import logging
-import pickle
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,27 +8,17 @@ import pytest
 
 from spark_segmentlog.errors import OptionValueError, UnknownOptionError
 from spark_segmentlog.log.names import TopicPartition
-from spark_segmentlog.query import option_table
 from spark_segmentlog.query import options as options_module
 from spark_segmentlog.query.offsets import (
-    EarliestOffsets,
     GlobalTimestamp,
     LatestOffsets,
-    MissingTimestampStrategy,
     SpecificOffsets,
     SpecificTimestamps,
 )
+from spark_segmentlog.query.option import Option, OptionScope
 from spark_segmentlog.query.option_parsers import integer
-from spark_segmentlog.query.option_table import (
-    OPTIONS,
-    Mode,
-    Option,
-    OptionScope,
-    Pushdown,
-    ReadOptions,
-    View,
-)
 from spark_segmentlog.query.options import (
+    OPTIONS,
     keywords_to_options,
     parse_read_options,
     parse_write_options,
@@ -37,45 +26,16 @@ from spark_segmentlog.query.options import (
     warn_ignored,
     writing_options_markdown,
 )
+from spark_segmentlog.query.read_options import ReadOptions
+from tests.unit.query.test_read_options import batch, stream
 
 T0 = TopicPartition("t", 0)
-
-
-def batch(**options: str) -> ReadOptions:
-    return parse_read_options({"path": "/logs", **options})
-
-
-def stream(**options: str) -> ReadOptions:
-    return parse_read_options({"path": "/logs", **options}, streaming=True)
-
-
-def test_defaults_are_those_of_the_kafka_source() -> None:
-    options = batch()
-    assert options.paths == ("/logs",)
-    assert options.starting == EarliestOffsets()
-    assert options.ending == LatestOffsets()
-    assert options.missing_timestamp is MissingTimestampStrategy.ERROR
-    assert options.fail_on_data_loss
-    assert not options.include_headers
-    assert not options.is_read_committed
-    assert options.check_crcs
-    assert options.mode is Mode.FAILFAST
-    assert options.view is View.RECORDS
-    assert options.pushdown is Pushdown.AUTO
-    assert stream().starting == LatestOffsets()
-    assert stream().max_trigger_delay_ms == 15 * 60 * 1000
 
 
 def test_keys_have_no_case() -> None:
     options = batch(STARTINGOFFSETS='{"t":{"0":7}}', includeheaders="TRUE")
     assert options.starting == SpecificOffsets({T0: 7})
     assert options.include_headers
-
-
-def test_parsed_options_travel() -> None:
-    options = batch(subscribePattern="a.*", startingOffsets='{"a":{"0":-2}}')
-    assert pickle.loads(pickle.dumps(options)) == options
-    assert len(pickle.dumps(options)) < 2000
 
 
 @pytest.mark.parametrize(
@@ -133,16 +93,6 @@ def test_bad_value_names_option_value_and_legal_ones(name: str, value: str, lega
     assert legal in text
 
 
-def test_size_and_duration_take_units() -> None:
-    assert batch().max_decompressed_bytes is None
-    assert stream(maxDecompressedBytes="256m").max_decompressed_bytes == 256 << 20
-    assert batch(maxPartitionBytes="64m").max_partition_bytes == 64 << 20
-    assert batch(maxPartitionBytes="1GiB").max_partition_bytes == 1 << 30
-    assert batch(maxPartitionBytes="5000").max_partition_bytes == 5000
-    assert stream(maxTriggerDelay="2s").max_trigger_delay_ms == 2000
-    assert stream(maxTriggerDelay="250").max_trigger_delay_ms == 250
-
-
 @pytest.mark.parametrize(
     ("first", "second"),
     [
@@ -155,12 +105,6 @@ def test_at_most_one_way_to_choose_topics(first: str, second: str) -> None:
     values = {"subscribe": "t", "assign": '{"t":[0]}', "subscribePattern": "t"}
     with pytest.raises(OptionValueError, match="only one of subscribe"):
         batch(**{first: values[first], second: values[second]})
-
-
-def test_subscribe_and_assign_values() -> None:
-    assert batch(subscribe=" a, b ,,a").selection.subscribe == ("a", "b")
-    assigned = batch(assign='{"t":[1,0],"a":[3]}').selection.assign
-    assert assigned == (TopicPartition("a", 3), TopicPartition("t", 0), TopicPartition("t", 1))
 
 
 def test_timestamp_goes_before_timestamps_go_before_offsets() -> None:
@@ -273,48 +217,6 @@ def test_trigger_minimum_above_maximum_is_refused() -> None:
         stream(minOffsetsPerTrigger="10", maxOffsetsPerTrigger="9")
 
 
-def test_write_options_and_their_producer_names() -> None:
-    options = parse_write_options(
-        {
-            "path": "/logs",
-            "topic": "t",
-            "kafka.compression.type": "ZSTD",
-            "compression.zstd.level": "3",
-            "kafka.batch.size": "1000",
-            "kafka.max.request.size": "2000",
-            "kafka.bootstrap.servers": "x",
-            "cleanup.policy": "compact, delete",
-            "retention.ms": "-1",
-        }
-    )
-    assert (options.compression_type, options.compression_level) == ("zstd", 3)
-    assert (options.batch_size, options.max_message_bytes) == (1000, 2000)
-    assert options.cleanup_policy == ("compact", "delete")
-    assert options.retention_ms == -1
-    assert options.retention_bytes is None
-    assert options.ignored == ("kafka.bootstrap.servers",)
-    assert options.segment_bytes == 1 << 30
-    assert pickle.loads(pickle.dumps(options)) == options
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"kafka.key.serializer": "x"}, "is not supported"),
-        ({"topic": "no/slash"}, "legal are 1 to 249"),
-        ({"compression.type": "brotli"}, "none, gzip, snappy, lz4, zstd"),
-        ({"compression.type": "lz4", "kafka.compression.type": "gzip"}, "differ"),
-        ({"cleanup.policy": "shred"}, "delete, compact"),
-        ({"segment.bytes": "0"}, "14 to 2147483647"),
-        ({"txnAppId": "a"}, "together or not at all"),
-        ({"txnVersion": "1"}, "together or not at all"),
-    ],
-)
-def test_bad_write_options(options: dict[str, str], text: str) -> None:
-    with pytest.raises(OptionValueError, match=text):
-        parse_write_options({"path": "/logs", **options})
-
-
 def test_keywords_are_options_in_snake_case_with_python_values() -> None:
     given: dict[str, Any] = {
         "starting_offsets": {"t": {"0": 3}},
@@ -334,16 +236,6 @@ def test_keywords_are_options_in_snake_case_with_python_values() -> None:
     assert options.ending == LatestOffsets()
     with pytest.raises(UnknownOptionError, match=r"no keyword 'startingOffsets'.*starting_offsets"):
         keywords_to_options("/a", {"startingOffsets": "earliest"})
-
-
-def test_every_option_is_of_some_use_and_has_one_line() -> None:
-    assert len({option.name.lower() for option in OPTIONS}) == len(OPTIONS)
-    for option in OPTIONS:
-        assert option.scopes
-        assert option.meaning
-        assert "\n" not in option.meaning
-        assert "|" not in option.meaning
-        assert set(option.scopes).isdisjoint(option.ignored_in)
 
 
 def test_tables_hold_every_option() -> None:
@@ -368,7 +260,7 @@ def test_an_added_option_is_parsed_documented_and_a_keyword(
     added = Option(
         "madeUpRows", integer(1), 5, "5", (OptionScope.BATCH_READ,), "rows that are made up"
     )
-    monkeypatch.setattr(option_table, "OPTIONS", (*OPTIONS, added))
+    monkeypatch.setattr(options_module, "OPTIONS", (*OPTIONS, added))
     monkeypatch.setattr(options_module, "ReadOptions", _MoreOptions)
 
     def made_up_rows(*, streaming: bool = False, **given: str) -> object:

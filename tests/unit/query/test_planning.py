@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from spark_segmentlog.errors import UnknownTopicOrPartitionError
 from spark_segmentlog.log.names import MAX_OFFSET, OffsetRange, TopicPartition
-from spark_segmentlog.query.option_table import TopicSelection
 from spark_segmentlog.query.planning import (
     PlannedRange,
     RowBounds,
@@ -19,6 +18,7 @@ from spark_segmentlog.query.planning import (
     divide_ranges,
     pack,
 )
+from spark_segmentlog.query.read_options import TopicSelection
 
 T0, T1 = (TopicPartition("t", number) for number in range(2))
 AVAILABLE = [

@@ -11,7 +11,7 @@ import pytest
 
 from spark_segmentlog import read_arrow
 from spark_segmentlog.errors import CorruptRecordError, UnknownTopicOrPartitionError
-from spark_segmentlog.query.option_table import View
+from spark_segmentlog.query.read_options import View
 from spark_segmentlog.query.schema import sql_name
 from spark_segmentlog.query.system_columns import SYSTEM_SCHEMAS
 from spark_segmentlog.testing.builder import ABORT, COMMIT, LogBuilder, RecordSpec, control_batch

@@ -1,33 +1,22 @@
-"""Every option of the source and the sink, in one table, and the values of those that were given.
+"""The options of the source, in one table, and the values of those that were given.
 
-An option is an entry of `OPTIONS` and a field of `ReadOptions` or `WriteOptions`, by its name in
-snake case. Names, defaults and rules are those of Spark's Kafka source and sink and of Kafka's
-topic configuration. The tables of the documentation are generated from it.
+An option is an entry of the table and a field of `ReadOptions`, by its name in snake case. Names,
+defaults and rules are those of Spark's Kafka source. The table of the pages is generated from it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
-from spark_segmentlog.errors import OptionValueError
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.tier.remote_options import NO_REMOTE, RemoteOptions
 from spark_segmentlog.query import option_parsers as parse
 from spark_segmentlog.query.offsets import MissingTimestampStrategy, OffsetLimit, parse_assign_json
-from spark_segmentlog.record.codec.codecs import CODECS
+from spark_segmentlog.query.option import BATCH, EVERYWHERE, READS, STREAM, Option
 from spark_segmentlog.record.system.topics import INTERNAL_TOPICS
-
-
-class OptionScope(StrEnum):
-    """What options are given to."""
-
-    BATCH_READ = "a batch read"
-    STREAM_READ = "a stream"
-    WRITE = "a write"
 
 
 class Mode(StrEnum):
@@ -74,73 +63,13 @@ SYSTEM_TOPICS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One option.
-
-    Attributes
-    ----------
-    name : str
-        Documented spelling.
-    parse : callable
-        From text to value; raises ValueError with the legal values as its text.
-    default : object
-        Value where it is not given.
-    shown_default : str
-        The default as the documentation shows it.
-    scopes : tuple of OptionScope
-        What takes it.
-    meaning : str
-        One line.
-    ignored_in : tuple of OptionScope
-        What warns and goes on, as Spark's Kafka source does; all others refuse it.
-    """
-
-    name: str
-    parse: Callable[[str], Any]
-    default: Any
-    shown_default: str
-    scopes: tuple[OptionScope, ...]
-    meaning: str
-    ignored_in: tuple[OptionScope, ...] = ()
-
-    @property
-    def field(self) -> str:
-        """Name of the attribute that holds the value, and of the keyword in Python."""
-        return snake_case(self.name)
-
-    def value(self, text: str) -> Any:
-        """Parse a value.
-
-        Raises
-        ------
-        OptionValueError
-            It is not legal.
-        """
-        try:
-            return self.parse(text.strip())
-        except ValueError as error:
-            raise OptionValueError(f"option '{self.name}' is '{text}': {error}") from error
-
-
-def snake_case(name: str) -> str:
-    """Write the name of an option as a Python keyword: ``kafka_check_crcs``, ``min_partitions``."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).replace(".", "_").lower()
-
-
-_READS: Final = (OptionScope.BATCH_READ, OptionScope.STREAM_READ)
-_BATCH: Final = (OptionScope.BATCH_READ,)
-_STREAM: Final = (OptionScope.STREAM_READ,)
-_WRITES: Final = (OptionScope.WRITE,)
-_ALL: Final = (OptionScope.BATCH_READ, OptionScope.STREAM_READ, OptionScope.WRITE)
-
-OPTIONS: Final = (
+READ_OPTIONS: Final = (
     Option(
         "path",
         parse.non_empty,
         None,
         "",
-        _ALL,
+        EVERYWHERE,
         "a log directory, a partition directory, a `.log` file, or a glob of these",
     ),
     Option(
@@ -148,7 +77,7 @@ OPTIONS: Final = (
         parse.paths,
         (),
         "",
-        _ALL,
+        EVERYWHERE,
         "JSON list of paths; several log directories are one log, as `log.dirs` is",
     ),
     Option(
@@ -156,7 +85,7 @@ OPTIONS: Final = (
         parse.uris,
         (),
         "",
-        _READS,
+        READS,
         "where tiered storage has copied segments to, a URI or a JSON list: what it has below the"
         " first local segment is read with the local log as one",
     ),
@@ -165,7 +94,7 @@ OPTIONS: Final = (
         parse.remote_layout,
         None,
         "found by looking",
-        _READS,
+        READS,
         "`local` (Kafka's LocalTieredStorage) or `aiven` (the open plugin)",
     ),
     Option(
@@ -173,7 +102,7 @@ OPTIONS: Final = (
         parse.key_files,
         (),
         "",
-        _READS,
+        READS,
         'for encrypted segments: `{"pair-1":"/keys/1.pem"}`, id of a key pair to its private key',
     ),
     Option(
@@ -181,7 +110,7 @@ OPTIONS: Final = (
         parse.topic_ids,
         (),
         "",
-        _READS,
+        READS,
         "ids of topics to read from the store: of several that had one name, or deleted ones",
     ),
     Option(
@@ -189,7 +118,7 @@ OPTIONS: Final = (
         parse.topic_list,
         None,
         "every topic but those named `__*`",
-        _READS,
+        READS,
         "topics by their literal names, with commas between them",
     ),
     Option(
@@ -197,16 +126,16 @@ OPTIONS: Final = (
         parse.topic_pattern,
         None,
         "",
-        _READS,
+        READS,
         "topics by a Java regular expression over the whole name",
     ),
-    Option("assign", parse_assign_json, None, "", _READS, '`{"topic":[0,1]}`'),
+    Option("assign", parse_assign_json, None, "", READS, '`{"topic":[0,1]}`'),
     Option(
         "startingOffsets",
         parse.offset_limit,
         None,
         "earliest (batch), latest (stream)",
-        _READS,
+        READS,
         '`earliest`, `latest` (streams), or `{"topic":{"0":23,"1":-2}}` for every chosen partition,'
         " -2 earliest, -1 latest",
     ),
@@ -215,7 +144,7 @@ OPTIONS: Final = (
         parse.offset_limit,
         None,
         "latest",
-        _READS,
+        READS,
         "the same, exclusive; a stream stops advancing there",
     ),
     Option(
@@ -223,7 +152,7 @@ OPTIONS: Final = (
         parse.timestamps,
         None,
         "",
-        _READS,
+        READS,
         "first record at or after a timestamp in ms, as JSON by topic and partition",
     ),
     Option(
@@ -231,7 +160,7 @@ OPTIONS: Final = (
         parse.timestamp,
         None,
         "",
-        _READS,
+        READS,
         "one timestamp in ms for all partitions; goes before the two above",
     ),
     Option(
@@ -239,16 +168,16 @@ OPTIONS: Final = (
         parse.timestamps,
         None,
         "",
-        _READS,
+        READS,
         "the same for the end; no record at or after it means latest",
     ),
-    Option("endingTimestamp", parse.timestamp, None, "", _READS, "the same for the end"),
+    Option("endingTimestamp", parse.timestamp, None, "", READS, "the same for the end"),
     Option(
         "startingOffsetsByTimestampStrategy",
         parse.one_of(MissingTimestampStrategy),
         MissingTimestampStrategy.ERROR,
         "error",
-        _READS,
+        READS,
         "`error` or `latest` when no record is at or after the starting timestamp",
     ),
     Option(
@@ -256,7 +185,7 @@ OPTIONS: Final = (
         parse.boolean,
         True,
         "true",
-        _READS,
+        READS,
         "whether records that are gone (retention, a deleted partition) fail the query",
     ),
     Option(
@@ -264,7 +193,7 @@ OPTIONS: Final = (
         parse.integer(1, parse.MAX_INT),
         None,
         "",
-        _READS,
+        READS,
         "split offset ranges into about this many input partitions, as the Kafka source does",
     ),
     Option(
@@ -272,7 +201,7 @@ OPTIONS: Final = (
         parse.integer(1),
         None,
         "",
-        _READS,
+        READS,
         "at most this many offsets in an input partition",
     ),
     Option(
@@ -280,7 +209,7 @@ OPTIONS: Final = (
         parse.size(1),
         None,
         "one input partition a segment",
-        _BATCH,
+        BATCH,
         "split big segments at index entries and pack small ones up to this size",
     ),
     Option(
@@ -288,53 +217,53 @@ OPTIONS: Final = (
         parse.one_of(Pushdown),
         Pushdown.AUTO,
         "auto",
-        _BATCH,
+        BATCH,
         "`true`: this load is used in one scan, so let its predicates narrow what is read; `false`:"
         " never; `auto`: where Spark keeps scans apart (5.0)",
-        ignored_in=_STREAM,
+        ignored_in=STREAM,
     ),
     Option(
         "maxOffsetsPerTrigger",
         parse.integer(1),
         None,
         "",
-        _STREAM,
+        STREAM,
         "at most this many offsets a micro-batch, shared out in proportion",
-        ignored_in=_BATCH,
+        ignored_in=BATCH,
     ),
     Option(
         "minOffsetsPerTrigger",
         parse.integer(1),
         None,
         "",
-        _STREAM,
+        STREAM,
         "wait for this many offsets, at most `maxTriggerDelay`",
-        ignored_in=_BATCH,
+        ignored_in=BATCH,
     ),
     Option(
         "maxTriggerDelay",
         parse.duration_ms(0),
         900_000,
         "15m",
-        _STREAM,
+        STREAM,
         "longest wait for `minOffsetsPerTrigger`",
-        ignored_in=_BATCH,
+        ignored_in=BATCH,
     ),
     Option(
         "maxBytesPerTrigger",
         parse.size(1),
         None,
         "",
-        _STREAM,
+        STREAM,
         "about this many bytes of log a micro-batch",
-        ignored_in=_BATCH,
+        ignored_in=BATCH,
     ),
     Option(
         "includeHeaders",
         parse.boolean,
         False,
         "false",
-        _ALL,
+        EVERYWHERE,
         "add the column `headers`; a write takes that column in any case",
     ),
     Option(
@@ -342,7 +271,7 @@ OPTIONS: Final = (
         parse.word("read_uncommitted", "read_committed"),
         "read_uncommitted",
         "read_uncommitted",
-        _READS,
+        READS,
         "`read_committed` hides aborted records and stops at the last stable offset",
     ),
     Option(
@@ -350,7 +279,7 @@ OPTIONS: Final = (
         parse.boolean,
         False,
         "false",
-        _READS,
+        READS,
         "stop at `replication-offset-checkpoint` instead of the log end",
     ),
     Option(
@@ -358,7 +287,7 @@ OPTIONS: Final = (
         parse.boolean,
         True,
         "true",
-        _READS,
+        READS,
         "compare the checksum of every batch",
     ),
     Option(
@@ -366,7 +295,7 @@ OPTIONS: Final = (
         parse.size(1),
         None,
         "no limit",
-        _READS,
+        READS,
         "refuse a compressed batch that grows beyond this, as a bad one; memory does not need it",
     ),
     Option(
@@ -374,7 +303,7 @@ OPTIONS: Final = (
         parse.one_of(Mode),
         Mode.FAILFAST,
         "FAILFAST",
-        _READS,
+        READS,
         "bad bytes: `FAILFAST` fails, `DROPMALFORMED` skips the bad batch with a warning,"
         " `PERMISSIVE` also gives a row of `_corrupt_record` where the schema has that column",
     ),
@@ -383,186 +312,10 @@ OPTIONS: Final = (
         parse.one_of(View),
         View.RECORDS,
         "records",
-        _BATCH,
+        BATCH,
         "`records`, `batches` (a row a batch header), `segments`, `transactions`; "
         "`consumer_offsets`, `transaction_state`, `cluster_metadata`, `share_group_state`: "
         "records of that topic of Kafka's own, decoded",
-    ),
-    Option(
-        "topic", parse.topic_name, None, "", _WRITES, "topic for every row, before a column `topic`"
-    ),
-    Option(
-        "num.partitions",
-        parse.integer(1, parse.MAX_INT),
-        1,
-        "1",
-        _WRITES,
-        "partitions of a topic that does not exist yet, at least; it gets as many as the rows name",
-    ),
-    Option(
-        "segment.bytes",
-        parse.size(14, parse.MAX_INT),
-        1 << 30,
-        "1073741824",
-        _WRITES,
-        "roll to a new segment at this size",
-    ),
-    Option(
-        "segment.ms",
-        parse.duration_ms(1),
-        604_800_000,
-        "604800000",
-        _WRITES,
-        "roll when the segment's first record is this much older than the next",
-    ),
-    Option(
-        "segment.index.bytes",
-        parse.size(4, parse.MAX_INT),
-        10 << 20,
-        "10485760",
-        _WRITES,
-        "roll when an index is full",
-    ),
-    Option(
-        "index.interval.bytes",
-        parse.size(0, parse.MAX_INT),
-        4096,
-        "4096",
-        _WRITES,
-        "bytes of log between two index entries",
-    ),
-    Option(
-        "compression.type",
-        parse.codec,
-        "none",
-        "none",
-        _WRITES,
-        "codec of record batches",
-    ),
-    *(
-        Option(
-            f"compression.{codec.name}.level",
-            parse.integer(codec.levels.lowest, codec.levels.highest),
-            None,
-            "the codec's",
-            _WRITES,
-            f"{codec.levels.lowest} to {codec.levels.highest}",
-        )
-        for codec in CODECS.values()
-        if codec.levels is not None
-    ),
-    Option(
-        "batch.size",
-        parse.size(1, parse.MAX_INT),
-        131072,
-        "131072",
-        _WRITES,
-        "target bytes of a record batch before compression",
-    ),
-    Option(
-        "max.message.bytes",
-        parse.size(1, parse.MAX_INT),
-        1_048_588,
-        "1048588",
-        _WRITES,
-        "largest record batch",
-    ),
-    Option(
-        "message.timestamp.type",
-        parse.word("CreateTime", "LogAppendTime"),
-        "CreateTime",
-        "CreateTime",
-        _WRITES,
-        "keep the rows' timestamps, or stamp batches with the time of the write",
-    ),
-    Option(
-        "flush.messages",
-        parse.integer(1),
-        None,
-        "at the commit",
-        _WRITES,
-        "flush staged bytes each time this many records were written",
-    ),
-    Option(
-        "flush.ms",
-        parse.duration_ms(0),
-        None,
-        "at the commit",
-        _WRITES,
-        "flush staged bytes this often",
-    ),
-    Option(
-        "retention.ms",
-        parse.duration_ms(-1),
-        None,
-        "not applied",
-        _WRITES,
-        "after the commit delete segments older than this; -1 for none",
-    ),
-    Option(
-        "retention.bytes",
-        parse.size(-1),
-        None,
-        "not applied",
-        _WRITES,
-        "after the commit delete the oldest segments above this size; -1 for none",
-    ),
-    Option(
-        "cleanup.policy",
-        parse.cleanup_policy,
-        None,
-        "not applied",
-        _WRITES,
-        "`delete`, `compact` or both, applied after the commit where given",
-    ),
-    Option(
-        "delete.retention.ms",
-        parse.duration_ms(0),
-        None,
-        "86400000",
-        _WRITES,
-        "how long compaction keeps tombstones",
-    ),
-    Option(
-        "min.compaction.lag.ms",
-        parse.duration_ms(0),
-        None,
-        "0",
-        _WRITES,
-        "how long records stay uncompacted",
-    ),
-    Option(
-        "file.delete.delay.ms",
-        parse.duration_ms(0),
-        None,
-        "60000",
-        _WRITES,
-        "how long files stay under `.deleted`",
-    ),
-    Option(
-        "txnAppId",
-        parse.non_empty,
-        None,
-        "",
-        _WRITES,
-        "application of an idempotent write, with `txnVersion`; in a stream alone, instead of the "
-        "query's id",
-    ),
-    Option(
-        "txnVersion",
-        parse.integer(0),
-        None,
-        "",
-        _WRITES,
-        "a version not above the application's last committed one is skipped whole",
-    ),
-    Option(
-        "lock.timeout.ms",
-        parse.duration_ms(0),
-        60_000,
-        "60000",
-        _WRITES,
-        "how long to wait for another writer of the directory",
     ),
 )
 
@@ -621,37 +374,3 @@ class ReadOptions:
             self.max_bytes_per_trigger,
         )
         return any(limit is not None for limit in limits)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteOptions:
-    """Options of a write, parsed and checked; travels to tasks.
-
-    Retention and compaction settings are None where they were not given. `ignored` names what was
-    given and means nothing here.
-    """
-
-    paths: tuple[str, ...]
-    topic: str | None
-    num_partitions: int
-    segment_bytes: int
-    segment_ms: int
-    segment_index_bytes: int
-    index_interval_bytes: int
-    compression_type: str
-    compression_level: int | None
-    batch_size: int
-    max_message_bytes: int
-    message_timestamp_type: str
-    flush_messages: int | None
-    flush_ms: int | None
-    retention_ms: int | None
-    retention_bytes: int | None
-    cleanup_policy: tuple[str, ...] | None
-    delete_retention_ms: int | None
-    min_compaction_lag_ms: int | None
-    file_delete_delay_ms: int | None
-    txn_app_id: str | None
-    txn_version: int | None
-    lock_timeout_ms: int
-    ignored: tuple[str, ...]

@@ -1,0 +1,88 @@
+"""One option: its name, how it is parsed, where it holds, and what it means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from spark_segmentlog.errors import OptionValueError
+
+
+class OptionScope(StrEnum):
+    """What options are given to."""
+
+    BATCH_READ = "a batch read"
+    STREAM_READ = "a stream"
+    WRITE = "a write"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option.
+
+    Attributes
+    ----------
+    name : str
+        Documented spelling.
+    parse : callable
+        From text to value; raises ValueError with the legal values as its text.
+    default : object
+        Value where it is not given.
+    shown_default : str
+        The default as the documentation shows it.
+    scopes : tuple of OptionScope
+        What takes it.
+    meaning : str
+        One line.
+    ignored_in : tuple of OptionScope
+        What warns and goes on, as Spark's Kafka source does; all others refuse it.
+    """
+
+    name: str
+    parse: Callable[[str], Any]
+    default: Any
+    shown_default: str
+    scopes: tuple[OptionScope, ...]
+    meaning: str
+    ignored_in: tuple[OptionScope, ...] = ()
+
+    @property
+    def field(self) -> str:
+        """Name of the attribute that holds the value, and of the keyword in Python."""
+        return snake_case(self.name)
+
+    def value(self, text: str) -> Any:
+        """Parse a value.
+
+        Raises
+        ------
+        OptionValueError
+            It is not legal.
+        """
+        try:
+            return self.parse(text.strip())
+        except ValueError as error:
+            raise OptionValueError(f"option '{self.name}' is '{text}': {error}") from error
+
+
+def snake_case(name: str) -> str:
+    """Write the name of an option as a Python keyword: ``kafka_check_crcs``, ``min_partitions``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).replace(".", "_").lower()
+
+
+READS: Final = (OptionScope.BATCH_READ, OptionScope.STREAM_READ)
+
+
+BATCH: Final = (OptionScope.BATCH_READ,)
+
+
+STREAM: Final = (OptionScope.STREAM_READ,)
+
+
+WRITES: Final = (OptionScope.WRITE,)
+
+
+EVERYWHERE: Final = (OptionScope.BATCH_READ, OptionScope.STREAM_READ, OptionScope.WRITE)
