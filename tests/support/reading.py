@@ -8,12 +8,19 @@ from typing import Any
 
 import pyarrow as pa
 
+from spark_segmentlog import read_arrow
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.log.segment.scanner import ScanOptions
 from spark_segmentlog.log.segment.walk_options import CorruptRange
 from spark_segmentlog.record.read.record_filter import RecordFilter
-from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, SegmentSpec, v2_batch
+from spark_segmentlog.testing.builder import (
+    LogBuilder,
+    RecordSpec,
+    SegmentSpec,
+    segment_file_name,
+    v2_batch,
+)
 
 
 def open_one(path: Path, **options: Any) -> PartitionLog:
@@ -88,3 +95,19 @@ def timed(base_offset: int, *timestamps_ms: int, **fields: Any) -> bytes:
     """Build a batch of records with these timestamps."""
     records = [RecordSpec(value=b"v", timestamp_ms=timestamp) for timestamp in timestamps_ms]
     return v2_batch(records, base_offset=base_offset, **fields)
+
+
+def log_file(log: PartitionLog, base_offset: int = 0) -> str:
+    return log.directory + "/" + segment_file_name(base_offset)
+
+
+def flip_bit(path: str, position: int, bit: int = 1) -> None:
+    with open(path, "r+b") as file:
+        file.seek(position)
+        byte = file.read(1)[0]
+        file.seek(position)
+        file.write(bytes([byte ^ bit]))
+
+
+def read_offsets(path: Path, **options: Any) -> list[int]:
+    return list(read_arrow(path, **options).read_all()["offset"].to_pylist())

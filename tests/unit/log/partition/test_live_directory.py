@@ -2,42 +2,23 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from spark_segmentlog import read_arrow
-from spark_segmentlog.errors import DataLossError, SegmentLogError
+from spark_segmentlog.errors import SegmentLogError
 from spark_segmentlog.log.findings import FindingKind
 from spark_segmentlog.log.formats.checkpoints import CLEANER_OFFSET_CHECKPOINT
 from spark_segmentlog.log.io.reading import Storage
-from spark_segmentlog.log.partition.lost_ranges import LostRange
 from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.log.partition.scan import scan_segments
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.upkeep import verification
 from spark_segmentlog.testing.builder import LogBuilder, SegmentSpec, segment_file_name
+from tests.support.directories import KINDS, rename_segment
 from tests.support.noting import note_calls
 from tests.support.reading import batch, column, offsets, open_one, scan_options
-
-KINDS = (".log", ".index", ".timeindex")
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> PartitionLog:
-    builder = LogBuilder(tmp_path)
-    builder.partition("t", 0, [[batch(base, 5), batch(base + 5, 5)] for base in (0, 10, 20)])
-    builder.clean_shutdown()
-    log = open_one(tmp_path)
-    assert log.log_end_offset == 30
-    return log
-
-
-def _rename(log: PartitionLog, base_offset: int, suffix: str = ".deleted") -> None:
-    for kind in KINDS:
-        path = Path(log.directory, segment_file_name(base_offset, kind))
-        path.rename(f"{path}{suffix}")
 
 
 def _merge(log: PartitionLog, *bases: int) -> None:
@@ -45,7 +26,7 @@ def _merge(log: PartitionLog, *bases: int) -> None:
     directory = Path(log.directory)
     data = b"".join((directory / segment_file_name(base)).read_bytes() for base in bases)
     for base in bases:
-        _rename(log, base)
+        rename_segment(log, base)
     (directory / segment_file_name(bases[0])).write_bytes(data)
 
 
@@ -87,7 +68,7 @@ def test_a_merge_within_a_scan_repeats_no_row(log: PartitionLog) -> None:
 
 def test_a_segment_that_became_a_swap_file_is_found(log: PartitionLog) -> None:
     segments = list(log.segments)
-    _rename(log, 10, ".swap")
+    rename_segment(log, 10, ".swap")
     assert column(scan_segments(segments, scan_options(end=30)), "offset") == list(range(30))
 
 
@@ -121,42 +102,6 @@ def test_renames_without_end_are_an_error_and_no_loss(
     monkeypatch.setattr(type(segments[0]), "open_log", gone)
     with pytest.raises(SegmentLogError, match="offset 0 of t-0 was not found in 100 listings"):
         column(scan_segments(segments, scan_options(end=30)), "offset")
-
-
-def test_a_segment_that_retention_took_is_data_loss(log: PartitionLog) -> None:
-    segments = list(log.segments)
-    _rename(log, 0)
-    with pytest.raises(DataLossError, match=r"offset \[3, 10\) of topic partition t-0") as raised:
-        column(scan_segments(segments, scan_options(start=3, end=30)), "offset")
-    assert raised.value.condition == "KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE"
-
-
-def test_loss_that_does_not_fail_is_told_and_the_rest_is_read(log: PartitionLog) -> None:
-    segments = list(log.segments)
-    _rename(log, 0)
-    lost: list[LostRange] = []
-    wanted = scan_options(start=3, end=30, fail_on_data_loss=False)
-    rows = column(scan_segments(segments, wanted, on_data_loss=lost.append), "offset")
-    assert rows == list(range(10, 30))
-    assert [(it.start_offset, it.end_offset) for it in lost] == [(3, 10)]
-
-
-@pytest.mark.parametrize("committed", [True, False])
-def test_a_partition_that_vanished_is_data_loss(log: PartitionLog, committed: bool) -> None:
-    segments = list(log.segments)
-    shutil.rmtree(log.directory)
-    with pytest.raises(DataLossError, match=r"offset \[3, 30\)"):
-        list(scan_segments(segments, scan_options(start=3, end=30, committed=committed)))
-    lost: list[LostRange] = []
-    wanted = scan_options(start=3, end=30, committed=committed, fail_on_data_loss=False)
-    assert list(scan_segments(segments, wanted, on_data_loss=lost.append)) == []
-    assert [(it.start_offset, it.end_offset) for it in lost] == [(3, 30)]
-
-
-def test_a_hole_of_a_segment_in_the_middle_is_a_gap_like_compactions(log: PartitionLog) -> None:
-    _rename(log, 10)
-    fresh = open_one(Path(log.directory))
-    assert offsets(fresh) == [*range(10), *range(20, 30)]
 
 
 def test_an_index_that_vanishes_changes_no_row(log: PartitionLog) -> None:

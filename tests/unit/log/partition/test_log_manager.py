@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import pickle
 import threading
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,46 +12,26 @@ import pytest
 
 from spark_segmentlog import read_arrow
 from spark_segmentlog.errors import (
-    EmptyLogDirectoryError,
-    LogPathNotFoundError,
-    LogPermissionError,
-    NotALogDirectoryError,
-    SegmentLogError,
     UnknownTopicOrPartitionError,
 )
 from spark_segmentlog.log.directory import state as log_directory
-from spark_segmentlog.log.directory.listing import STRICT_LISTINGS, list_partition
 from spark_segmentlog.log.directory.open_commit import CommitState
-from spark_segmentlog.log.io import signature as file_signature
-from spark_segmentlog.log.io.reading import LOCAL, Storage
+from spark_segmentlog.log.io.reading import Storage
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.partition import log_manager
 from spark_segmentlog.log.partition.log_manager import LogManager, divergence_offset
 from spark_segmentlog.log.partition.partition_log import PartitionLog
-from spark_segmentlog.testing.builder import LogBuilder, SegmentSpec, segment_file_name
+from spark_segmentlog.testing.builder import LogBuilder, segment_file_name
+from tests.support.directories import names_of, set_commit_states
 from tests.support.noting import note_calls
 from tests.support.reading import batch, offsets, open_one
-
-
-def _names(manager: LogManager) -> list[str]:
-    return [str(topic_partition) for topic_partition in manager.topic_partitions]
-
-
-@pytest.fixture
-def two_directories(tmp_path: Path) -> Path:
-    first, second = LogBuilder(tmp_path / "d0"), LogBuilder(tmp_path / "d1")
-    first.partition("a", 0, [[batch(0, 3)], [batch(3, 2)]])
-    first.partition("my-topic-2", 10, [[batch(0)]])
-    second.partition("a", 1, [[batch(0, 4)]])
-    return tmp_path
-
 
 # Paths
 
 
 def test_several_log_directories_are_one_log(two_directories: Path) -> None:
     manager = LogManager.open([two_directories / "d0", str(two_directories / "d1")])
-    assert _names(manager) == ["a-0", "a-1", "my-topic-2-10"]
+    assert names_of(manager) == ["a-0", "a-1", "my-topic-2-10"]
     assert manager.topics() == ["a", "my-topic-2"]
     assert manager.partitions_of("a") == [TopicPartition("a", 0), TopicPartition("a", 1)]
     assert manager.offset_bounds() == {
@@ -63,126 +41,11 @@ def test_several_log_directories_are_one_log(two_directories: Path) -> None:
     }
 
 
-def test_a_partition_directory_a_file_and_globs_name_what_they_match(two_directories: Path) -> None:
-    d0 = two_directories / "d0"
-    assert offsets(open_one(d0 / "a-0")) == [0, 1, 2, 3, 4]
-    assert offsets(open_one(d0 / "a-0" / segment_file_name(0))) == [0, 1, 2]
-    assert offsets(open_one(d0 / "a-0" / segment_file_name(3))) == [3, 4]
-    assert offsets(open_one(d0 / "a-0" / "*.log")) == [0, 1, 2, 3, 4]
-    assert _names(LogManager.open(two_directories / "d*")) == ["a-0", "a-1", "my-topic-2-10"]
-    assert _names(LogManager.open(two_directories / "*" / "a-*")) == ["a-0", "a-1"]
-
-
-def test_the_segment_of_a_single_file_is_bound_by_the_next_one(two_directories: Path) -> None:
-    log = open_one(two_directories / "d0" / "a-0" / segment_file_name(0))
-    assert (log.log_start_offset, log.log_end_offset) == (0, 3)
-    assert log.segments[0].end_offset_bound == 3
-
-
 def test_the_end_of_a_file_is_no_loss_below_the_recovery_point(two_directories: Path) -> None:
     LogBuilder(two_directories / "d0").recovery_points({("a", 0): 5})
     path = two_directories / "d0" / "a-0" / segment_file_name(0)
     assert open_one(path).lost_at_end is None
     assert read_arrow(path).read_all()["offset"].to_pylist() == [0, 1, 2]
-
-
-def test_what_is_named_twice_is_read_once(two_directories: Path) -> None:
-    d0 = two_directories / "d0"
-    os.symlink(d0, two_directories / "link")
-    paths = [d0, d0 / "a-0", two_directories / "link", d0 / "a-0" / segment_file_name(0)]
-    manager = LogManager.open(paths)
-    assert _names(manager) == ["a-0", "my-topic-2-10"]
-    assert offsets(manager.partition_log(TopicPartition("a", 0))) == [0, 1, 2, 3, 4]
-
-
-def test_dots_and_brackets_in_paths_are_part_of_names(tmp_path: Path) -> None:
-    builder = LogBuilder(tmp_path / "kafka.logs-1.2" / "[x]")
-    builder.partition("my.topic.v1", 3, [[batch(0)]])
-    file = builder.path / "my.topic.v1-3" / segment_file_name(0)
-    assert open_one(file).topic_partition == TopicPartition("my.topic.v1", 3)
-    assert _names(LogManager.open(builder.path)) == ["my.topic.v1-3"]
-    assert _names(LogManager.open(tmp_path / "kafka.logs-1.2" / "[[]x]")) == ["my.topic.v1-3"]
-
-
-def test_a_log_directory_may_be_named_like_a_partition(tmp_path: Path) -> None:
-    builder = LogBuilder(tmp_path / "kafka-logs-1")
-    builder.partition("a", 0, [[batch(0)]])
-    assert _names(LogManager.open(builder.path)) == ["a-0"]
-
-
-def test_other_files_and_folders_are_left_alone(tmp_path: Path) -> None:
-    builder = LogBuilder(tmp_path)
-    builder.partition("a", 0, [[batch(0)]])
-    (tmp_path / ".lock").touch()
-    (tmp_path / "lost+found").mkdir()
-    (tmp_path / "b-0").touch()
-    (tmp_path / "a-0" / "notes.txt").touch()
-    (tmp_path / "a-0" / "00000000000000000000-0000000001.checkpoint").touch()
-    (tmp_path / "a-0" / "99999999999999999999.log").touch()
-    assert _names(LogManager.open(tmp_path)) == ["a-0"]
-    assert len(open_one(tmp_path).segments) == 1
-
-
-# Errors, each of its own class
-
-
-def test_a_path_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(LogPathNotFoundError, match="nothing does not exist"):
-        LogManager.open(tmp_path / "nothing")
-    with pytest.raises(LogPathNotFoundError, match=r"x\* matches nothing"):
-        LogManager.open(tmp_path / "x*")
-    with pytest.raises(LogPathNotFoundError, match="at least one"):
-        LogManager.open([])
-
-
-def test_one_of_several_log_directories_may_hold_no_partition_yet(tmp_path: Path) -> None:
-    LogBuilder(tmp_path / "a").partition("t", 0, [[batch(0)]])
-    empty = tmp_path / "b"
-    empty.mkdir()
-    both = [str(tmp_path / "a"), str(empty)]
-    assert _names(LogManager.open(both)) == _names(LogManager.open(both[::-1])) == ["t-0"]
-    (empty / ".lock").touch()
-    assert _names(LogManager.open(both)) == ["t-0"]
-    with pytest.raises(EmptyLogDirectoryError):
-        LogManager.open(str(empty))
-    (empty / ".lock").unlink()
-    (empty / "notes.txt").touch()
-    with pytest.raises(EmptyLogDirectoryError, match=r"b holds no partition"):
-        LogManager.open(both)
-
-
-def test_an_empty_directory(tmp_path: Path) -> None:
-    with pytest.raises(EmptyLogDirectoryError, match="holds no partition"):
-        LogManager.open(tmp_path)
-    LogBuilder(tmp_path).partition("a", 0, [[batch(0)]], directory_suffix=".0a1b-delete")
-    with pytest.raises(EmptyLogDirectoryError, match="1 are partitions that a broker was deleting"):
-        LogManager.open(tmp_path)
-
-
-def test_a_file_where_a_folder_should_be(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").touch()
-    with pytest.raises(NotALogDirectoryError, match=r"notes\.txt is a file, but no segment"):
-        LogManager.open(tmp_path / "notes.txt")
-
-
-def test_a_segment_in_a_folder_that_names_no_partition(tmp_path: Path) -> None:
-    (tmp_path / "copied").mkdir()
-    path = tmp_path / "copied" / segment_file_name(0)
-    path.write_bytes(batch(0))
-    for named in (path, tmp_path / "copied"):
-        with pytest.raises(NotALogDirectoryError, match="'copied' is no partition directory"):
-            LogManager.open(named)
-
-
-def test_a_folder_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    LogBuilder(tmp_path).partition("a", 0, [[batch(0)]])
-
-    def refuse(path: str) -> None:
-        raise PermissionError(13, "Permission denied", path)
-
-    monkeypatch.setattr(os, "scandir", refuse)
-    with pytest.raises(LogPermissionError, match="no permission to read"):
-        LogManager.open(tmp_path)
 
 
 def test_a_topic_or_partition_that_is_not_there(two_directories: Path) -> None:
@@ -195,232 +58,6 @@ def test_a_topic_or_partition_that_is_not_there(two_directories: Path) -> None:
         UnknownTopicOrPartitionError, match=r"no partition 7 in .*: there are \[0\]"
     ):
         manager.partition_log(TopicPartition("a", 7))
-
-
-@pytest.mark.parametrize(
-    "error",
-    [LogPathNotFoundError("x"), EmptyLogDirectoryError("x"), UnknownTopicOrPartitionError("x")],
-)
-def test_errors_pickle(error: Exception) -> None:
-    assert type(pickle.loads(pickle.dumps(error))) is type(error)
-
-
-# Temporary and dying files
-
-
-def test_temporary_and_dying_files_are_left_out(tmp_path: Path) -> None:
-    builder = LogBuilder(tmp_path)
-    builder.partition(
-        "topic",
-        0,
-        [
-            [batch(0, 5)],
-            SegmentSpec([batch(0, 9)], suffix=".deleted"),
-            SegmentSpec([batch(50, 9)], suffix=".cleaned"),
-            SegmentSpec([batch(50, 9)], suffix=".swap"),
-        ],
-    )
-    for partition, kind in [(0, "delete"), (1, "future"), (2, "stray")]:
-        builder.partition("topic", partition, [[batch(0)]], directory_suffix=f".0a1b-{kind}")
-    assert _names(LogManager.open(tmp_path)) == ["topic-0"]
-    assert offsets(open_one(tmp_path)) == [0, 1, 2, 3, 4]
-
-
-def test_a_swap_file_without_a_plain_one_counts_as_the_segment(tmp_path: Path) -> None:
-    builder = LogBuilder(tmp_path)
-    builder.partition(
-        "t", 0, [SegmentSpec([batch(0, 3)], suffix=".swap"), [batch(10, 2)], [batch(20, 2)]]
-    )
-    assert offsets(open_one(tmp_path)) == [0, 1, 2, 10, 11, 20, 21]
-    # With the plain one beside it, that one is read: the broker had not taken it away yet.
-    builder.partition("t", 0, [[batch(0, 5)]])
-    assert offsets(open_one(tmp_path)) == [0, 1, 2, 3, 4, 10, 11, 20, 21]
-
-
-@pytest.mark.parametrize(("cleaned", "is_read"), [(0, False), (10, False), (20, True)])
-def test_a_swap_file_behind_a_cleaned_one_may_be_half_a_split(
-    tmp_path: Path, cleaned: int, is_read: bool
-) -> None:
-    builder = LogBuilder(tmp_path)
-    builder.partition(
-        "t",
-        0,
-        [
-            [batch(0, 3)],
-            SegmentSpec([batch(10, 2)], suffix=".swap"),
-            SegmentSpec([], base_offset=cleaned, suffix=".cleaned"),
-        ],
-    )
-    assert offsets(open_one(tmp_path)) == [0, 1, 2] + [10, 11] * is_read
-
-
-def test_deleted_partitions_can_be_read_on_request(tmp_path: Path) -> None:
-    builder = LogBuilder(tmp_path)
-    builder.partition("gone", 0, [[batch(0, 3)]], directory_suffix=".0a1b-delete")
-    builder.partition("anew", 0, [[batch(0, 9)]], directory_suffix=".0c1d-delete")
-    builder.partition("anew", 0, [[batch(0, 2)]])
-    builder.log_start_offsets({("gone", 0): 2})
-    assert _names(LogManager.open(tmp_path)) == ["anew-0"]
-    manager = LogManager.open(tmp_path, include_deleted=True)
-    assert _names(manager) == ["anew-0", "gone-0"]
-    assert offsets(manager.partition_log(TopicPartition("anew", 0))) == [0, 1]
-    assert offsets(manager.partition_log(TopicPartition("gone", 0))) == [0, 1, 2]
-    assert offsets(open_one(tmp_path / "gone-0.0a1b-delete", include_deleted=True)) == [0, 1, 2]
-
-
-@pytest.mark.parametrize("kind", ["delete", "future", "stray"])
-def test_a_directory_beside_the_log_is_read_by_its_own_path(tmp_path: Path, kind: str) -> None:
-    builder = LogBuilder(tmp_path)
-    name = f"my.topic-3.0a1b-{kind}"
-    builder.partition("my.topic", 3, [[batch(0, 3)], [batch(3, 2)]], directory_suffix=name[10:])
-    builder.log_start_offsets({("my.topic", 3): 4})
-    builder.clean_shutdown()
-    with pytest.raises(EmptyLogDirectoryError, match=rf"read by its own path, as .*/{name}"):
-        LogManager.open(tmp_path)
-    for path in (tmp_path / name, tmp_path / f"*-{kind}", tmp_path / name / segment_file_name(0)):
-        log = open_one(path)
-        assert log.topic_partition == TopicPartition("my.topic", 3)
-    # What the log directory says is of the live log.
-    log = open_one(tmp_path / name)
-    assert (log.log_start_offset, log.log_end_offset) == (0, 5)
-    assert not log.segments[0].is_index_trusted
-    assert offsets(log) == [0, 1, 2, 3, 4]
-    # A glob that is not about them passes them by.
-    builder.partition("my.topic", 3, [[batch(0, 1)]])
-    builder.log_start_offsets({})
-    assert offsets(open_one(tmp_path / "my*")) == [0]
-
-
-@pytest.mark.parametrize("suffix", [".deleted", ".swap", ".cleaned"])
-def test_a_file_on_its_way_is_read_by_its_own_path(tmp_path: Path, suffix: str) -> None:
-    builder = LogBuilder(tmp_path)
-    old = SegmentSpec([batch(0, 3)], suffix=suffix)
-    directory = builder.partition("t", 0, [old, [batch(3, 2)], [batch(5, 1)]])
-    builder.log_start_offsets({("t", 0): 4})
-    name = f"{segment_file_name(0)}{suffix}"
-    for path in (directory / name, directory / f"*.log{suffix}"):
-        log = open_one(path)
-        expected = [] if suffix == ".swap" else [0, 1, 2]
-        assert offsets(log) == expected
-        assert [it.log_path for it in log.segments] == [str(directory / name)]
-        assert log.segments[0].end_offset_bound == 3
-    assert offsets(open_one(directory / "0*.log*")) == [4, 5]
-
-
-def test_a_segment_named_plain_and_deleted_is_read_once(tmp_path: Path) -> None:
-    builder = LogBuilder(tmp_path)
-    old = SegmentSpec([batch(0, 9)], suffix=".deleted")
-    directory = builder.partition("t", 0, [old, [batch(0, 3)]])
-    paths = [directory / f"{segment_file_name(0)}{suffix}" for suffix in (".deleted", "")]
-    for named in (paths, paths[::-1]):
-        assert offsets(*LogManager.open(named).topic_partitions.values()) == [0, 1, 2]
-
-
-def test_partitions_of_a_first_commit_are_not_there_before_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    LogBuilder(tmp_path / "d0").partition("new", 0, [[batch(0, 5)]])
-    LogBuilder(tmp_path / "d1").partition("t", 0, [[batch(0, 5)]])
-    _states(monkeypatch, CommitState(0, "w", {TopicPartition("new", 0): None}))
-    with pytest.raises(EmptyLogDirectoryError, match="d0 holds no partition yet: a commit is"):
-        LogManager.open(tmp_path / "d0")
-    assert _names(LogManager.open([tmp_path / "d0", tmp_path / "d1"])) == ["t-0"]
-
-
-def test_a_new_directory_is_empty_while_its_first_commit_is_open(tmp_path: Path) -> None:
-    (tmp_path / ".segmentlog-commit").mkdir()
-    (tmp_path / ".segmentlog-0-0-0-0.staged").touch()
-    with pytest.raises(EmptyLogDirectoryError, match="holds no partition"):
-        LogManager.open(tmp_path)
-
-
-# Folders that change while they are listed
-
-
-def _renamed_under(
-    monkeypatch: pytest.MonkeyPatch, directory: Path, rename: Callable[[list[str]], list[str]]
-) -> None:
-    """Let the first listing of a folder meet a rename: it sees what `rename` makes of it."""
-    real, met = os.listdir, list[str]()
-
-    def listdir(path: str) -> list[str]:
-        names = real(path)
-        if str(path) == str(directory) and not met:
-            met.append(path)
-            return rename(names)
-        return names
-
-    monkeypatch.setattr(os, "listdir", listdir)
-
-
-@pytest.mark.parametrize("is_settled", [True, False])
-def test_a_segment_that_a_listing_missed_under_both_names_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_settled: bool
-) -> None:
-    directory = LogBuilder(tmp_path).partition("t", 0, [[batch(base, 10)] for base in (0, 10, 20)])
-    plain = directory / segment_file_name(10)
-    plain.rename(f"{plain}.swap")
-    if is_settled:
-        os.utime(directory, (1, 1))
-
-    def miss(names: list[str]) -> list[str]:
-        Path(f"{plain}.swap").rename(plain)
-        return [name for name in names if not name.startswith(f"{plain.name}")]
-
-    _renamed_under(monkeypatch, directory, miss)
-    assert open_one(tmp_path).base_offsets.tolist() == [0, 10, 20]
-
-
-def test_a_segment_of_which_only_the_log_is_renamed_yet_is_going(tmp_path: Path) -> None:
-    directory = LogBuilder(tmp_path).partition("t", 0, [[batch(base, 10)] for base in (0, 10, 20)])
-    path = directory / segment_file_name(0)
-    path.rename(f"{path}.deleted")
-    assert open_one(tmp_path).lost_segments == []
-    (directory / segment_file_name(10)).unlink()
-    lost = open_one(tmp_path).lost_segments
-    assert [(it.start_offset, it.end_offset) for it in lost] == [(10, 20)]
-
-
-def test_a_busy_folder_is_believed_when_its_segments_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    directory = LogBuilder(tmp_path).partition("t", 0, [[batch(base, 10)] for base in (0, 10)])
-    calls = []
-    real = os.listdir
-
-    def listdir(path: str) -> list[str]:
-        calls.append(path)
-        (directory / f"{len(calls):020d}.snapshot").touch()
-        return real(path)
-
-    monkeypatch.setattr(os, "listdir", listdir)
-    assert list_partition(LOCAL, str(directory)).base_offsets.tolist() == [0, 10]
-    assert len(calls) == STRICT_LISTINGS + 1
-
-
-def test_segments_that_come_and_go_all_the_time_are_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    directory = LogBuilder(tmp_path).partition("t", 0, [[batch(base, 10)] for base in (0, 10)])
-    calls = []
-    monkeypatch.setattr(file_signature, "_MAX_PAUSE_SECONDS", 0)
-
-    def listdir(path: str) -> list[str]:
-        calls.append(path)
-        return [segment_file_name(len(calls))]
-
-    monkeypatch.setattr(os, "listdir", listdir)
-    with pytest.raises(SegmentLogError, match="t-0 changed during each of 100 listings"):
-        list_partition(LOCAL, str(directory))
-
-
-def test_a_folder_at_rest_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    directory = LogBuilder(tmp_path).partition("t", 0, [[batch(0, 10)]])
-    os.utime(directory, (1, 1))
-    calls: list[str] = []
-    note_calls(monkeypatch, os, "listdir", calls.append)
-    list_partition(LOCAL, str(directory))
-    assert calls == [str(directory)]
 
 
 def test_a_partition_that_moves_between_two_directories_is_not_missed(
@@ -442,7 +79,7 @@ def test_a_partition_that_moves_between_two_directories_is_not_missed(
         return real(path)
 
     monkeypatch.setattr(os, "scandir", scandir)
-    assert _names(LogManager.open([tmp_path / "d0", tmp_path / "d1"])) == ["s-0", "t-0"]
+    assert names_of(LogManager.open([tmp_path / "d0", tmp_path / "d1"])) == ["s-0", "t-0"]
 
 
 # Replicas
@@ -496,49 +133,14 @@ def test_a_replica_agrees_up_to_where_the_epochs_part(
     assert divergence_offset(one, other) == cut
 
 
-# Commits of this library
-
-
-def _states(monkeypatch: pytest.MonkeyPatch, *states: CommitState) -> list[CommitState]:
-    """Let the commit state change each time that it is read; the last one stays."""
-    left = list(states)
-
-    def read(path: str, storage: object) -> CommitState:
-        return left.pop(0) if len(left) > 1 else left[0]
-
-    monkeypatch.setattr(log_directory, "commit_state", read)
-    return left
-
-
-def test_an_open_commit_caps_partitions_and_hides_new_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    builder = LogBuilder(tmp_path)
-    builder.partition("t", 0, [[batch(0, 5)], [batch(5, 5)]])
-    builder.partition("t", 1, [[batch(0, 5)]])
-    builder.partition("new", 0, [[batch(0, 5)]])
-    builder.log_start_offsets({("t", 0): 5})
-    caps = {TopicPartition("t", 0): (2, 7), TopicPartition("new", 0): None}
-    _states(monkeypatch, CommitState(3, "w", caps))
-    manager = LogManager.open(tmp_path)
-    assert manager.offset_bounds() == {
-        TopicPartition("t", 0): (2, 7),
-        TopicPartition("t", 1): (0, 5),
-    }
-    assert offsets(manager.partition_log(TopicPartition("t", 0))) == [2, 3, 4, 5, 6]
-    assert offsets(open_one(tmp_path / "t-0")) == [2, 3, 4, 5, 6]
-    assert _names(LogManager.open(tmp_path / "t-1")) == ["t-1"]
-    # The folder was there, but not yet what it holds.
-    with pytest.raises(EmptyLogDirectoryError, match="holds no partition yet"):
-        LogManager.open(tmp_path / "new-0")
-
-
 def test_a_commit_during_the_listing_makes_it_start_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     LogBuilder(tmp_path).partition("t", 0, [[batch(0, 5)]])
     opened = CommitState(3, "w", {TopicPartition("t", 0): (0, 2)})
-    left = _states(monkeypatch, CommitState(3), opened, opened, CommitState(4), CommitState(4))
+    left = set_commit_states(
+        monkeypatch, CommitState(3), opened, opened, CommitState(4), CommitState(4)
+    )
     # The second look is of the moment when the commit was open: what it does is not visible yet.
     assert open_one(tmp_path).log_end_offset == 2
     assert left == [CommitState(4)] * 2
@@ -551,7 +153,7 @@ def test_a_commit_between_listing_and_ends_is_seen_on_all_partitions_or_none(
     builder.partition("t", 0, [[batch(0, 5)]])
     builder.partition("t", 1, [[batch(0, 5)]])
     # Taken at open, before and after; then after the ends; then at the second open.
-    _states(monkeypatch, *[CommitState(0)] * 2, *[CommitState(1)] * 4)
+    set_commit_states(monkeypatch, *[CommitState(0)] * 2, *[CommitState(1)] * 4)
     manager = LogManager.open(tmp_path)
     builder.partition("t", 0, [[batch(0, 5)], [batch(5, 5)]])
     manager.partition_log(TopicPartition("t", 1)).log_end_offset  # noqa: B018
@@ -607,7 +209,7 @@ def test_a_commit_to_half_of_what_is_asked_for_is_waited_for(
     second = builder.partition("t", 1, [[batch(0, 5)]])
     caps = {TopicPartition("t", 0): (0, 5), TopicPartition("t", 1): (0, 5)}
     opened = CommitState(0, "w", caps)
-    _states(
+    set_commit_states(
         monkeypatch,
         *[CommitState(0)] * 2,  # at open, before and after
         opened,  # behind the first ends

@@ -1,95 +1,92 @@
-"""Large segments are read a piece ahead, by a thread: the same rows and errors as without it."""
+"""The walk over a segment: its tables, and where it ends."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
-from spark_segmentlog.errors import CrcMismatchError, InvalidBatchError
-from spark_segmentlog.log.partition.partition_log import PartitionLog
-from spark_segmentlog.log.segment.pieces import FIRST_READ_BYTES, READ_BUFFER_BYTES
-from spark_segmentlog.log.segment.scanner import ScanOptions
-from spark_segmentlog.record.read.record_filter import RecordFilter
-from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch
+from spark_segmentlog.errors import InvalidBatchError
+from spark_segmentlog.log.segment.pieces import ReadBuffer
+from spark_segmentlog.log.segment.walk import HeaderWalk
+from spark_segmentlog.log.segment.walk_options import STRICT, CorruptRange, WalkOptions
+from spark_segmentlog.testing.builder import SegmentSpec
+from tests.support.reading import batch, build_log, flip_bit, log_file
 
-VALUE = bytes(range(256)) * 40
-BATCHES = 3 * READ_BUFFER_BYTES // len(VALUE)
-OFFSETS = ScanOptions(columns=("offset",))
-
-
-def build(path: Path, count: int) -> Path:
-    batches = [v2_batch([RecordSpec(value=VALUE)], base_offset=offset) for offset in range(count)]
-    return LogBuilder(path).partition("t", 0, [batches]) / f"{0:020d}.log"
+BATCHES = [batch(10 * place, 10) for place in range(20)]
+BASES = list(range(0, 200, 10))
+SIZE = len(b"".join(BATCHES))
 
 
-@pytest.fixture
-def log_path(tmp_path: Path) -> Path:
-    path = build(tmp_path, BATCHES)
-    assert path.stat().st_size > FIRST_READ_BYTES + 2 * READ_BUFFER_BYTES
-    return path
+def walk_over(
+    path: Path, data: list[bytes], options: WalkOptions = STRICT, *, buffer_bytes: int = 1 << 20
+) -> tuple[list[int], int, int]:
+    """Give the base offsets that a walk meets, its position at the end, and the next offset."""
+    segment = build_log(path, data).segments[0]
+    with segment.walk(options, buffer=ReadBuffer(buffer_bytes)) as walk:
+        met = [offset for table in walk for offset in table.base_offset.tolist()]
+        return met, walk.position, walk.next_offset
 
 
-def scan(path: Path, options: ScanOptions = OFFSETS) -> list[int]:
-    log = PartitionLog.open(str(path.parent))
-    return [offset for batch in log.scan(options=options) for offset in batch[0].to_pylist()]
+@pytest.mark.parametrize("buffer_bytes", [100, len(BATCHES[0]) + 1, SIZE])
+def test_every_batch_is_met_once_whatever_the_memory(tmp_path: Path, buffer_bytes: int) -> None:
+    assert walk_over(tmp_path, BATCHES, buffer_bytes=buffer_bytes) == (BASES, SIZE, 200)
 
 
-@pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
-    before = set(threading.enumerate())
-    yield
-    assert set(threading.enumerate()) <= before
+def test_zeros_and_half_a_batch_end_a_walk(tmp_path: Path) -> None:
+    for name, rest in (("zeros", bytes(5_000)), ("half", batch(200, 10)[:-1])):
+        assert walk_over(tmp_path / name, [*BATCHES, rest]) == (BASES, SIZE, 200)
 
 
-def flip(path: Path, position: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[position] ^= 0xFF
-    path.write_bytes(data)
+def test_an_empty_segment_ends_at_its_name(tmp_path: Path) -> None:
+    assert walk_over(tmp_path, []) == ([], 0, 0)
 
 
-def test_every_row_of_every_piece_comes_once_and_in_order(log_path: Path) -> None:
-    assert scan(log_path) == list(range(BATCHES))
+def test_a_walk_that_compares_the_last_batch_leaves_a_half_written_one_out(tmp_path: Path) -> None:
+    segment = build_log(tmp_path, BATCHES, clean=False, recovery_point=0).segments[0]
+    flip_bit(segment.log_path, SIZE - 1)
+    with segment.walk(WalkOptions(compares_last=True)) as walk:
+        assert [len(table) for table in walk] == [19]
+        assert walk.torn_end
+    with segment.walk() as walk:
+        assert sum(len(table) for table in walk) == 20
 
 
-def test_values_are_those_of_their_own_piece(log_path: Path) -> None:
-    log = PartitionLog.open(str(log_path.parent))
-    values = [batch[0].to_pylist() for batch in log.scan(options=ScanOptions(columns=("value",)))]
-    assert [value for batch in values for value in batch] == [VALUE] * BATCHES
+def test_bad_bytes_are_told_and_stepped_over(tmp_path: Path) -> None:
+    segment = build_log(tmp_path, BATCHES).segments[0]
+    position = sum(map(len, BATCHES[:3]))
+    flip_bit(segment.log_path, position + 70)
+    told: list[CorruptRange] = []
+    with segment.walk(WalkOptions(skip_corrupt=True, on_corrupt=told.append)) as walk:
+        met = [offset for table in walk for offset in table.base_offset.tolist()]
+    assert met == [offset for offset in BASES if offset != 30]
+    (bad,) = told
+    assert (bad.position, bad.length) == (position, len(BATCHES[3]))
+    assert (bad.start_offset, bad.end_offset) == (30, 40)
 
 
-def test_a_range_that_ends_inside_is_read_to_its_end_only(log_path: Path) -> None:
-    wanted = RecordFilter(start_offset=5, end_offset=BATCHES // 2)
-    options = ScanOptions(columns=("offset",), record_filter=wanted)
-    flip(log_path, log_path.stat().st_size - 10)
-    assert scan(log_path, options) == list(range(5, BATCHES // 2))
+def test_a_closed_segment_is_whole_batches_to_its_end(tmp_path: Path) -> None:
+    segment = build_log(tmp_path, [*BATCHES, bytes(100)], [batch(200, 10)]).segments[0]
+    with segment.walk() as walk:
+        assert sum(len(table) for table in walk) == 20
+        with pytest.raises(InvalidBatchError, match=f"whole batches up to {SIZE} only"):
+            walk.check_whole()
 
 
-@pytest.mark.parametrize(("field", "error"), [(100, CrcMismatchError), (8, InvalidBatchError)])
-def test_bad_bytes_behind_are_an_error_after_the_rows_before_them(
-    log_path: Path, field: int, error: type[Exception]
+@pytest.mark.parametrize("options", [WalkOptions(), WalkOptions(skip_corrupt=True)])
+@pytest.mark.parametrize("gone", [0, 10])
+def test_bytes_of_a_file_that_was_replaced_are_not_bad(
+    tmp_path: Path, options: WalkOptions, gone: int
 ) -> None:
-    bad = BATCHES - 20
-    flip(log_path, bad * (log_path.stat().st_size // BATCHES) + field)
-    log = PartitionLog.open(str(log_path.parent))
-    rows = log.scan(options=OFFSETS, end_offset=BATCHES)
-    read: list[int] = []
-    with pytest.raises(error):
-        read.extend(it for batch in rows for it in batch[0].to_pylist())
-    assert read == list(range(len(read)))
-    skipping = ScanOptions(columns=("offset",), skip_corrupt=True)
-    assert scan(log_path, skipping) == [it for it in range(BATCHES) if it != bad]
-
-
-def test_a_scan_that_is_given_up_leaves_no_thread(tmp_path: Path) -> None:
-    path = build(tmp_path, 4 * BATCHES)
-    before = set(threading.enumerate())
-    options = ScanOptions(columns=("offset", "value"))
-    rows = PartitionLog.open(str(path.parent)).scan(options=options)
-    assert isinstance(rows, Generator)
-    assert 0 < next(rows).num_rows < 2 * BATCHES
-    (thread,) = set(threading.enumerate()) - before
-    assert thread.name.startswith("segmentlog-read-ahead")
-    rows.close()
+    """A cleaner merges two segments and splits them again: who read the merged one reads again."""
+    log = build_log(tmp_path, [batch(0, 10)], SegmentSpec([batch(10, 10)], base_offset=10))
+    segment = log.segments[0]
+    path = Path(log_file(log))
+    half = path.read_bytes()
+    path.write_bytes(half + Path(log_file(log, 10)).read_bytes())
+    with segment.open_log() as merged:
+        Path(log_file(log, gone)).rename(path.with_suffix(".deleted"))
+        if gone == 0:
+            path.write_bytes(half)
+        with pytest.raises(FileNotFoundError):
+            list(HeaderWalk(segment, merged, options))

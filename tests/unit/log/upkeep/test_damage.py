@@ -15,31 +15,20 @@ from hypothesis import strategies as st
 from spark_segmentlog import read_arrow
 from spark_segmentlog.errors import CorruptRecordError, DataLossError, InvalidBatchError
 from spark_segmentlog.log.findings import Finding, FindingKind
-from spark_segmentlog.log.partition.log_manager import LogManager
-from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.log.upkeep.recovery import recover
 from spark_segmentlog.log.upkeep.verification import verify
 from spark_segmentlog.record.read.header_table import find_covering_entries
 from spark_segmentlog.testing.batches import legacy_message, legacy_message_set, legacy_wrapper
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, SegmentSpec, v2_batch
-from tests.support.reading import batch, timed
+from tests.support.reading import batch, open_one, read_offsets
 
 ZERO_LOG = "t-0/00000000000000000000.log"
-
-
-def offsets(path: Path, **options: Any) -> list[int]:
-    return list(read_arrow(path, **options).read_all()["offset"].to_pylist())
 
 
 def corrupt(path: Path, **options: object) -> list[dict[str, object]]:
     columns = ["offset", "_corrupt_record"]
     table = read_arrow(path, columns=columns, mode="PERMISSIVE", **options).read_all()
     return [it for it in table["_corrupt_record"].to_pylist() if it is not None]
-
-
-def only_log(path: Path) -> PartitionLog:
-    (log,) = LogManager.open(str(path)).topic_partitions.values()
-    return log
 
 
 def findings(path: Path) -> list[Finding]:
@@ -69,47 +58,6 @@ def three_segments(path: Path, **spec: Any) -> list[Path]:
         ],
     )
     return sorted((path / "t-0").glob("*.log"))
-
-
-# Positions of an index
-
-
-def test_entries_that_point_into_a_message_are_not_believed(tmp_path: Path) -> None:
-    data = [
-        legacy_message(0, offset=0, key=b"", value=None),
-        v2_batch([RecordSpec(value=b"v")], base_offset=1),
-    ]
-    for entries in [[(3, 7), (1, 5)], [(0, 5)], [(1, 7)], [(1, 26)]]:
-        index = b"".join(struct.pack(">ii", *entry) for entry in entries)
-        LogBuilder(tmp_path).partition("t", 0, [SegmentSpec(data, index=index)])
-        assert offsets(tmp_path) == [0, 1]
-        assert offsets(tmp_path, starting_offsets={"t": {"0": 1}}) == [1]
-
-
-@pytest.mark.parametrize("offset", [4, 5, 9])
-@pytest.mark.parametrize("after", [b"", b"!" * 50])
-def test_a_whole_batch_inside_a_value_is_no_batch(
-    tmp_path: Path, offset: int, after: bytes
-) -> None:
-    forged = v2_batch([RecordSpec(value=b"forged")], base_offset=offset)
-    host = v2_batch([RecordSpec(value=b"x" * 9 + forged + after)] * 10, base_offset=0)
-    position = host.index(forged)
-    index = struct.pack(">ii", offset, position)
-    LogBuilder(tmp_path).partition("t", 0, [SegmentSpec([host, batch(10, 5)], index=index)])
-    log = only_log(tmp_path)
-    assert log.log_end_offset == 15
-    for start in range(15):
-        assert offsets(tmp_path, starting_offsets={"t": {"0": start}}) == list(range(start, 15))
-
-
-def test_a_time_entry_of_another_segment_hides_no_record(tmp_path: Path) -> None:
-    wrong = struct.pack(">qi", 50, 1)
-    data = [timed(0, 100, 200), timed(2, 300, 400)]
-    LogBuilder(tmp_path).partition("t", 0, [SegmentSpec(data, time_index=wrong), [timed(4, 500)]])
-    (tmp_path / ".kafka_cleanshutdown").touch()
-    log = only_log(tmp_path)
-    assert log.offset_for_timestamp(60) == (0, 100)
-    assert offsets(tmp_path, starting_timestamp=60) == [0, 1, 2, 3, 4]
 
 
 @given(st.data())
@@ -150,9 +98,9 @@ def test_a_closed_segment_that_is_torn_is_bad_bytes(tmp_path: Path, cut: int) ->
     with open(first, "r+b") as file:
         file.truncate(size - cut)
     with pytest.raises(InvalidBatchError, match="offsets 90 to 99 are missing"):
-        offsets(tmp_path)
+        read_offsets(tmp_path)
     kept = [*range(90), *range(100, 300)]
-    assert offsets(tmp_path, mode="DROPMALFORMED") == kept
+    assert read_offsets(tmp_path, mode="DROPMALFORMED") == kept
     (bad,) = corrupt(tmp_path)
     assert (bad["startOffset"], bad["endOffset"]) == (90, 100)
     (finding,) = findings(tmp_path)
@@ -173,13 +121,13 @@ def test_a_closed_segment_that_ends_before_its_index_does_has_lost_records(
         with open(first, "r+b") as file:
             file.truncate(half)
     with pytest.raises(DataLossError, match=r"offset \[50, 100\)"):
-        offsets(tmp_path)
+        read_offsets(tmp_path)
     with pytest.raises(DataLossError, match=r"offset \[60, 70\)"):
-        offsets(tmp_path, starting_offsets={"t": {"0": 60}}, ending_offsets={"t": {"0": 70}})
-    assert offsets(tmp_path, ending_offsets={"t": {"0": 50}}) == list(range(50))
+        read_offsets(tmp_path, starting_offsets={"t": {"0": 60}}, ending_offsets={"t": {"0": 70}})
+    assert read_offsets(tmp_path, ending_offsets={"t": {"0": 50}}) == list(range(50))
     kept = [*range(50), *range(100, 300)]
-    assert offsets(tmp_path, fail_on_data_loss=False) == kept
-    assert offsets(tmp_path, mode="DROPMALFORMED") == kept
+    assert read_offsets(tmp_path, fail_on_data_loss=False) == kept
+    assert read_offsets(tmp_path, mode="DROPMALFORMED") == kept
     (bad,) = corrupt(tmp_path)
     assert (bad["startOffset"], bad["endOffset"], bad["position"]) == (50, 100, half)
     (finding,) = findings(tmp_path)
@@ -196,14 +144,14 @@ def test_recovery_says_which_offsets_are_lost_with_the_evidence(tmp_path: Path) 
     done = [action.detail for action in recover(str(tmp_path), truncate=True)]
     assert any("offsets 50 to 99 are missing" in detail for detail in done)
     assert findings(tmp_path) == []
-    assert offsets(tmp_path) == [*range(50), *range(100, 300)]
+    assert read_offsets(tmp_path) == [*range(50), *range(100, 300)]
 
 
 def test_zeros_that_no_index_reaches_into_are_padding(tmp_path: Path) -> None:
     LogBuilder(tmp_path).partition(
         "t", 0, [SegmentSpec(ten_batches(), tail=bytes(5000)), [batch(150, 5)]]
     )
-    assert offsets(tmp_path) == [*range(100), *range(150, 155)]
+    assert read_offsets(tmp_path) == [*range(100), *range(150, 155)]
     # Only a broker that recovers, which would delete what lies behind them, makes something of it.
     assert [it.kind for it in findings(tmp_path)] == [FindingKind.TORN_SEGMENT]
 
@@ -212,7 +160,7 @@ def test_an_index_that_is_wrong_elsewhere_is_no_witness_of_a_loss(tmp_path: Path
     data = ten_batches()
     index = struct.pack(">iiii", 9, 30, 120, sum(map(len, data)) + 100)
     LogBuilder(tmp_path).partition("t", 0, [SegmentSpec(data, index=index), [batch(150, 5)]])
-    assert offsets(tmp_path) == [*range(100), *range(150, 155)]
+    assert read_offsets(tmp_path) == [*range(100), *range(150, 155)]
 
 
 @pytest.mark.parametrize("gone", [0, 1, 2])
@@ -220,37 +168,37 @@ def test_a_segment_whose_log_is_gone_has_lost_its_records(tmp_path: Path, gone: 
     three_segments(tmp_path)[gone].unlink()
     start, end = 100 * gone, 100 * gone + (100 if gone < 2 else 1)
     with pytest.raises(DataLossError, match=rf"\[{start}, {end}\).* its index is there"):
-        offsets(tmp_path)
+        read_offsets(tmp_path)
     kept = [offset for offset in range(300) if offset // 100 != gone]
-    assert offsets(tmp_path, fail_on_data_loss=False) == kept
-    assert offsets(tmp_path, mode="DROPMALFORMED") == kept
+    assert read_offsets(tmp_path, fail_on_data_loss=False) == kept
+    assert read_offsets(tmp_path, mode="DROPMALFORMED") == kept
     (finding,) = findings(tmp_path)
     assert finding.kind is FindingKind.LOST_OFFSETS
     assert (finding.start_offset, finding.end_offset) == (start, end)
     asked = {"starting_offsets": {"t": {"0": 10}}, "ending_offsets": {"t": {"0": 20}}}
     if gone:
-        assert offsets(tmp_path, **asked) == list(range(10, 20))
+        assert read_offsets(tmp_path, **asked) == list(range(10, 20))
 
 
 def test_a_lonely_index_below_the_log_start_is_no_loss(tmp_path: Path) -> None:
     three_segments(tmp_path)[0].unlink()
     LogBuilder(tmp_path).log_start_offsets({("t", 0): 100})
-    assert offsets(tmp_path) == list(range(100, 300))
+    assert read_offsets(tmp_path) == list(range(100, 300))
     assert findings(tmp_path) == []
 
 
 def test_a_log_that_ends_below_its_recovery_point_has_lost_records(tmp_path: Path) -> None:
     last = three_segments(tmp_path)[-1]
     LogBuilder(tmp_path).recovery_points({("t", 0): 300})
-    assert offsets(tmp_path) == list(range(300))
+    assert read_offsets(tmp_path) == list(range(300))
     with open(last, "r+b") as file:
         file.truncate(sum(len(it) for it in ten_batches(200)[:9]) + 30)
     for is_clean in (False, True):
         with pytest.raises(DataLossError, match=r"\[290, 300\).* recovery point 300"):
-            offsets(tmp_path)
-        assert offsets(tmp_path, ending_offsets={"t": {"0": 280}}) == list(range(280))
-        assert offsets(tmp_path, fail_on_data_loss=False) == list(range(290))
-        assert offsets(tmp_path, mode="DROPMALFORMED") == list(range(290))
+            read_offsets(tmp_path)
+        assert read_offsets(tmp_path, ending_offsets={"t": {"0": 280}}) == list(range(280))
+        assert read_offsets(tmp_path, fail_on_data_loss=False) == list(range(290))
+        assert read_offsets(tmp_path, mode="DROPMALFORMED") == list(range(290))
         if is_clean:
             (tmp_path / ".kafka_cleanshutdown").touch()
     lost = [it for it in findings(tmp_path) if it.kind is FindingKind.LOST_OFFSETS]
@@ -269,10 +217,10 @@ def test_a_flipped_base_offset_drops_no_row_silently(tmp_path: Path, bit: int, r
     whole = list(range(300))
     start, end = 10 * row, 10 * row + 10
     with pytest.raises(CorruptRecordError) as raised:
-        offsets(tmp_path)
+        read_offsets(tmp_path)
     assert (raised.value.position, raised.value.start_offset) == (position, start)
     kept = whole[:start] + whole[end:]
-    assert offsets(tmp_path, mode="DROPMALFORMED") == kept
+    assert read_offsets(tmp_path, mode="DROPMALFORMED") == kept
     (bad,) = corrupt(tmp_path)
     assert (bad["position"], bad["startOffset"], bad["endOffset"]) == (position, start, end)
     (finding,) = findings(tmp_path)
@@ -282,14 +230,14 @@ def test_a_flipped_base_offset_drops_no_row_silently(tmp_path: Path, bit: int, r
 def test_a_segment_that_replaces_others_may_reach_into_them(tmp_path: Path) -> None:
     merged = SegmentSpec([batch(0, 2), batch(2, 2)], suffix=".swap")
     LogBuilder(tmp_path).partition("t", 0, [merged, [batch(2, 2)], [batch(4, 2)]])
-    assert offsets(tmp_path) == [0, 1, 2, 3, 4, 5]
+    assert read_offsets(tmp_path) == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_batch_far_above_its_segment_is_an_error_that_names_it(tmp_path: Path) -> None:
     data = [batch(0, 10), batch(2**40, 10)]
     LogBuilder(tmp_path).partition("t", 0, [SegmentSpec(data, index=False, time_index=False)])
     with pytest.raises(InvalidBatchError, match="more than 2147483647 above"):
-        offsets(tmp_path)
+        read_offsets(tmp_path)
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
@@ -300,8 +248,8 @@ def test_record_offsets_count_where_the_last_offset_delta_does_not(
     data = v2_batch(records, base_offset=0, last_offset_delta=0, codec=codec)
     LogBuilder(tmp_path).partition("t", 0, [[data]])
     for mode in ("FAILFAST", "DROPMALFORMED"):
-        assert offsets(tmp_path, mode=mode) == [0, 1, 2, 3, 4]
-    assert only_log(tmp_path).log_end_offset == 5
+        assert read_offsets(tmp_path, mode=mode) == [0, 1, 2, 3, 4]
+    assert open_one(tmp_path).log_end_offset == 5
     assert {it.kind for it in findings(tmp_path)} == {FindingKind.BATCH_HEADER}
 
 
@@ -309,10 +257,10 @@ def test_a_wrapper_of_offset_0_counts_up_from_0(tmp_path: Path) -> None:
     inner = b"".join(legacy_message(1, offset=offset, value=b"v") for offset in range(3))
     data = legacy_wrapper(1, inner, offset=0, codec="gzip")
     LogBuilder(tmp_path).partition("t", 0, [SegmentSpec([data], base_offset=0)])
-    assert offsets(tmp_path) == [0, 1, 2]
-    assert only_log(tmp_path).log_end_offset == 3
+    assert read_offsets(tmp_path) == [0, 1, 2]
+    assert open_one(tmp_path).log_end_offset == 3
     (tmp_path / "t-0/00000000000000000000.index").unlink()
-    assert offsets(tmp_path, starting_offsets={"t": {"0": 2}}) == [2]
+    assert read_offsets(tmp_path, starting_offsets={"t": {"0": 2}}) == [2]
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -331,11 +279,11 @@ def test_a_wrapper_of_another_offset_moves_no_row(
     put(path, sum(map(len, data[:row])), struct.pack(">q", offset))
     whole = list(range(45))
     if offset == 10 * row + 9:
-        assert offsets(tmp_path) == whole
+        assert read_offsets(tmp_path) == whole
         return
     with pytest.raises(CorruptRecordError):
-        offsets(tmp_path)
-    kept = offsets(tmp_path, mode="DROPMALFORMED")
+        read_offsets(tmp_path)
+    kept = read_offsets(tmp_path, mode="DROPMALFORMED")
     assert set(whole[: 10 * row] + whole[10 * row + 20 :]) <= set(kept) <= set(whole)
 
 
@@ -371,14 +319,14 @@ def test_offsets_that_dip_are_each_read_once(
     LogBuilder(tmp_path).partition("t", 0, [SegmentSpec(data, base_offset=0, index=False)])
     end = max(base_offset + count for base_offset, count in spans)
     with caplog.at_level(logging.WARNING):
-        assert offsets(tmp_path, mode=mode) == list(range(end))
+        assert read_offsets(tmp_path, mode=mode) == list(range(end))
     is_seen = kind == "v2" or all(base + count <= 10 for base, count in spans[1:2])
     assert ("stand again" in caplog.text) == is_seen
     for start in range(end):
-        assert offsets(tmp_path, mode=mode, starting_offsets={"t": {"0": start}}) == list(
+        assert read_offsets(tmp_path, mode=mode, starting_offsets={"t": {"0": start}}) == list(
             range(start, end)
         )
-    assert only_log(tmp_path).log_end_offset == end
+    assert open_one(tmp_path).log_end_offset == end
     assert {it.kind for it in findings(tmp_path)} <= {
         FindingKind.OFFSET_ORDER,
         FindingKind.TIME_INDEX,
@@ -413,7 +361,7 @@ def test_the_missing_offsets_are_named_whatever_of_the_batch_is_wrong(
     position = sum(len(it) for it in ten_batches()[:4])
     put(first, position + place, b"\x7f")
     with pytest.raises(CorruptRecordError, match="offsets 40 to 49 are missing") as raised:
-        offsets(tmp_path)
+        read_offsets(tmp_path)
     assert "base offset -1" not in str(raised.value)
     (bad,) = corrupt(tmp_path)
     assert (bad["startOffset"], bad["endOffset"]) == (40, 50)
