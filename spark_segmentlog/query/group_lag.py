@@ -15,10 +15,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from spark_segmentlog.log.names import MAX_OFFSET, TopicPartition
+from spark_segmentlog.query.log_bounds import LogBounds
 from spark_segmentlog.query.options import keywords_to_options, parse_read_options
 from spark_segmentlog.query.read_arrow import Paths, path_texts, read_arrow
 from spark_segmentlog.query.read_options import ReadOptions, View
-from spark_segmentlog.query.read_plan import LogBounds, open_log_manager
+from spark_segmentlog.query.read_range import open_log_manager
 from spark_segmentlog.record.system.topics import CONSUMER_OFFSETS
 
 LAG_SCHEMA: Final = pa.schema(

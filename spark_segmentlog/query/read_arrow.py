@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from spark_segmentlog.query.options import keywords_to_options, parse_read_options, warn_ignored
 from spark_segmentlog.query.read_options import View
-from spark_segmentlog.query.read_plan import ReadRequest, plan_whole_ranges, read_split
+from spark_segmentlog.query.read_plan import plan_whole_ranges
 from spark_segmentlog.query.schema import default_schema, schema_of_columns, shape_rows
+from spark_segmentlog.query.split_reader import ReadRequest, read_split
 from spark_segmentlog.query.views import read_view
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]

@@ -34,6 +34,7 @@ from spark_segmentlog.query.admission import (
     limit_offsets,
     share_out,
 )
+from spark_segmentlog.query.log_bounds import LogBounds
 from spark_segmentlog.query.offsets import (
     EARLIEST,
     LATEST,
@@ -45,7 +46,7 @@ from spark_segmentlog.query.offsets import (
 from spark_segmentlog.query.options import warn_ignored
 from spark_segmentlog.query.planning import PlannedRange
 from spark_segmentlog.query.read_options import Mode, ReadOptions, TopicSelection
-from spark_segmentlog.query.read_plan import LogBounds, ReadRequest, Slice, read_split
+from spark_segmentlog.query.split_reader import ReadRequest, Slice, read_split
 from spark_segmentlog.query.stream_planning import (
     Advance,
     DataLoss,

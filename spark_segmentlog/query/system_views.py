@@ -19,8 +19,8 @@ from spark_segmentlog.log.directory.cluster_metadata import (
 )
 from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.query.read_options import Mode, View
-from spark_segmentlog.query.read_plan import ReadRequest, Slice, read_split
 from spark_segmentlog.query.schema import schema_of_columns, shape_rows
+from spark_segmentlog.query.split_reader import ReadRequest, Slice, read_split
 from spark_segmentlog.query.system_columns import SystemRow, make_batch
 from spark_segmentlog.record.system.records import read_system_record
 from spark_segmentlog.record.system.topics import CLUSTER_METADATA

@@ -19,7 +19,7 @@ from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.transactions.outcomes import walk_transactions
 from spark_segmentlog.query.offsets import could_not_read
 from spark_segmentlog.query.read_options import SYSTEM_TOPICS, Mode, View
-from spark_segmentlog.query.read_plan import ReadRequest, Slice, Split, joined
+from spark_segmentlog.query.split_reader import ReadRequest, Slice, Split, joined
 from spark_segmentlog.query.system_views import read_system_view
 from spark_segmentlog.query.view_columns import (
     BatchRows,

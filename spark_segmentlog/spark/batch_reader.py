@@ -10,7 +10,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from spark_segmentlog.query.read_options import View
-from spark_segmentlog.query.read_plan import ReadRequest, Split, plan_splits, read_split
+from spark_segmentlog.query.read_plan import plan_splits
+from spark_segmentlog.query.split_reader import ReadRequest, Split, read_split
 from spark_segmentlog.query.views import read_view
 from spark_segmentlog.spark.pushdown import bounds_of_filters
 from spark_segmentlog.spark.worker_heap import freeze_worker_heap

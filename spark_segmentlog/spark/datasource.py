@@ -23,7 +23,7 @@ from spark_segmentlog.spark.worker_heap import freeze_worker_heap
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_segmentlog.query.read_plan import ReadRequest
+    from spark_segmentlog.query.split_reader import ReadRequest
 
 FORMAT = "segmentlog"
 
@@ -104,8 +104,8 @@ class SegmentLogDataSource(DataSource):
 
 
 def _request(options: ReadOptions, schema: StructType) -> ReadRequest:
-    from spark_segmentlog.query.read_plan import ReadRequest
     from spark_segmentlog.query.schema import shape_rows
+    from spark_segmentlog.query.split_reader import ReadRequest
     from spark_segmentlog.spark.versions import to_arrow_schema
 
     shape = shape_rows(to_arrow_schema(schema), options)

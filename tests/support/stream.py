@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from spark_segmentlog.log.names import segment_file_name
 from spark_segmentlog.query.options import parse_read_options
-from spark_segmentlog.query.read_plan import ReadRequest
 from spark_segmentlog.query.schema import default_schema, shape_rows
+from spark_segmentlog.query.split_reader import ReadRequest
 from spark_segmentlog.query.stream_planner import StreamPlanner
 from spark_segmentlog.spark.stream_reader import make_stream_reader
 from spark_segmentlog.testing.builder import (

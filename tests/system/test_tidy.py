@@ -57,7 +57,6 @@ TESTED_WITH = {
     "query/clean_up.py": "unit/spark/test_writer.py",
     "query/lag.py": "unit/query/test_progress.py",
     "query/option_parsers.py": "unit/query/test_options.py",
-    "query/read_plan.py": "unit/query/test_read_arrow.py",
     "query/row_stager.py": "unit/spark/test_writer.py",
     "query/schema.py": "unit/query/test_read_arrow.py",
     "query/stream_planner.py": "unit/spark/test_stream_reader.py",

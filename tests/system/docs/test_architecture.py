@@ -18,9 +18,9 @@ from spark_segmentlog.log.write.commit import commit_staged_batches
 from spark_segmentlog.log.write.prepare import CommitRequest
 from spark_segmentlog.log.write.staged_leftovers import new_write_id
 from spark_segmentlog.query.options import parse_read_options, parse_write_options
-from spark_segmentlog.query.read_plan import ReadRequest
 from spark_segmentlog.query.row_stager import RowStager, segment_config
 from spark_segmentlog.query.schema import default_schema, shape_rows
+from spark_segmentlog.query.split_reader import ReadRequest
 from spark_segmentlog.spark.batch_reader import SegmentLogReader
 from spark_segmentlog.spark.writer import plan_write
 from tests.support.durability import RULES

@@ -31,8 +31,9 @@ from pyspark.sql.datasource import (
 
 from spark_segmentlog import read_arrow
 from spark_segmentlog.query.options import parse_read_options
-from spark_segmentlog.query.read_plan import ReadRequest, plan_splits, read_split
+from spark_segmentlog.query.read_plan import plan_splits
 from spark_segmentlog.query.schema import default_schema, shape_rows
+from spark_segmentlog.query.split_reader import ReadRequest, read_split
 from spark_segmentlog.spark.pushdown import bounds_of_filters
 from spark_segmentlog.testing.builder import DEFAULT_TIMESTAMP_MS, LogBuilder, SegmentSpec
 from spark_segmentlog.testing.strategies import GeneratedLog, partition_logs

@@ -22,8 +22,9 @@ from spark_segmentlog.log.partition.scan import scan_segments
 from spark_segmentlog.log.upkeep.recovery import recover
 from spark_segmentlog.log.upkeep.verification import verify
 from spark_segmentlog.query.options import parse_read_options
-from spark_segmentlog.query.read_plan import ReadRequest, plan_splits, read_split
+from spark_segmentlog.query.read_plan import plan_splits
 from spark_segmentlog.query.schema import default_schema, shape_rows
+from spark_segmentlog.query.split_reader import ReadRequest, read_split
 from spark_segmentlog.testing.builder import (
     ABORT,
     COMMIT,

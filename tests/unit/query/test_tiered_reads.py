@@ -14,18 +14,12 @@ from spark_segmentlog import read_arrow
 from spark_segmentlog.errors import DataLossError, OptionValueError, RemoteStorageError
 from spark_segmentlog.query.options import keywords_to_options, parse_read_options
 from spark_segmentlog.query.planning import EVERYTHING, RowBounds
-from spark_segmentlog.query.read_plan import ReadRequest, Split, plan_splits, read_split
+from spark_segmentlog.query.read_plan import plan_splits
 from spark_segmentlog.query.schema import default_schema, shape_rows
+from spark_segmentlog.query.split_reader import ReadRequest, Split, read_split
 from spark_segmentlog.query.stream_planner import StreamPlanner, read_stream_split
 from tests.support.broker_data import ISOLATION_LEVELS
-from tests.support.store_data import (
-    STORES,
-    TIERED_TOPICS,
-    Key,
-    Store,
-    as_rows,
-    read_rows,
-)
+from tests.support.store_data import STORES, TIERED_TOPICS, Key, Store, as_rows, read_rows
 
 OpenStore = Callable[[str], Store]
 

@@ -22,8 +22,8 @@ from pyspark.sql.types import (
 )
 
 from spark_segmentlog.query.options import parse_read_options
-from spark_segmentlog.query.read_plan import ReadRequest
 from spark_segmentlog.query.schema import default_schema, shape_rows
+from spark_segmentlog.query.split_reader import ReadRequest
 from spark_segmentlog.spark import versions
 from spark_segmentlog.spark.row_stream_writer import ROWS_OF_A_BATCH, to_arrow_batches
 from spark_segmentlog.spark.stream_reader import SegmentLogStreamReader, make_stream_reader

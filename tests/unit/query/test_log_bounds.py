@@ -1,0 +1,47 @@
+"""Where a partition starts and ends for a read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_segmentlog import read_arrow
+from spark_segmentlog.errors import OptionValueError
+from spark_segmentlog.testing.builder import LogBuilder, control_batch
+from tests.support.arrow_reading import batch, offsets
+
+
+def test_read_committed_hides_and_stops(tmp_path: Path) -> None:
+    log = LogBuilder(tmp_path)
+    transactional = {"transactional": True, "producer_id": 7, "producer_epoch": 0}
+    log.partition(
+        "t",
+        0,
+        [
+            [
+                batch(0, 1, 2, **transactional),
+                control_batch(0, base_offset=2, producer_id=7),
+                batch(3, 3),
+                batch(4, 4, 5, **transactional),
+                batch(6, 6),
+            ]
+        ],
+        snapshots=True,
+    )
+    log.clean_shutdown()
+    assert offsets(log.path) == [0, 1, 3, 4, 5, 6]
+    committed = {"kafka_isolation_level": "read_committed"}
+    assert offsets(log.path, **committed) == [3]
+    assert offsets(log.path, ending_offsets={"t": {"0": 7}}, **committed) == [3]
+    assert offsets(log.path, starting_offsets={"t": {"0": 5}}, **committed) == []
+
+
+def test_high_watermark_bounds_the_read(three_segments: Path) -> None:
+    with pytest.raises(
+        OptionValueError, match=r"untilHighWatermark.*replication-offset-checkpoint.*t-0"
+    ):
+        read_arrow(three_segments, until_high_watermark=True)
+    LogBuilder(three_segments).high_watermarks({("t", 0): 17})
+    assert offsets(three_segments, until_high_watermark=True) == list(range(17))
+    assert offsets(three_segments) == list(range(30))
