@@ -14,39 +14,22 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Final, TypeVar
 
-import pyarrow as pa
-
 from spark_segmentlog.errors import DataLossError, SegmentLogError
-from spark_segmentlog.log.formats.checkpoints import read_partition_metadata
-from spark_segmentlog.log.names import MAX_OFFSET, OffsetRange, TopicPartition
+from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.partition.log_watch import LogWatch, WatchedPartitionLog
 from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.query import offsets as kafka_offsets
 from spark_segmentlog.query import planning, stream_planning
-from spark_segmentlog.query.admission import (
-    AdmissionLimits,
-    TriggerDelay,
-    count_new_offsets,
-    limit_offsets,
-    share_out,
-)
+from spark_segmentlog.query.admission import AdmissionLimits, TriggerDelay, count_new_offsets
+from spark_segmentlog.query.byte_admission import Logs, admit
 from spark_segmentlog.query.log_bounds import LogBounds
-from spark_segmentlog.query.offsets import (
-    EARLIEST,
-    LATEST,
-    GlobalTimestamp,
-    LatestOffsets,
-    SpecificOffsets,
-    SpecificTimestamps,
-)
 from spark_segmentlog.query.options import warn_ignored
-from spark_segmentlog.query.planning import PlannedRange
 from spark_segmentlog.query.read_options import Mode, ReadOptions, TopicSelection
-from spark_segmentlog.query.split_reader import ReadRequest, Slice, read_split
+from spark_segmentlog.query.stream_endings import StreamEndings
 from spark_segmentlog.query.stream_planning import (
     Advance,
     DataLoss,
@@ -55,13 +38,12 @@ from spark_segmentlog.query.stream_planning import (
     advance,
     plan_ranges,
 )
+from spark_segmentlog.query.stream_splits import StreamSplit, cut_into_tasks
 
 GONE_ATTEMPTS: Final = 3
 GONE_PAUSE_SECONDS: Final = 0.1
 MOVED_ATTEMPTS: Final = 10
 MAX_WARNINGS_KEPT: Final = 1000
-# Bad bytes are reported by the micro-batch that holds the first offset that is missing for them.
-_WHOLE_STREAM: Final = (0, MAX_OFFSET)
 
 DATA_LOSS_ADVICE: Final = (
     "Some data may have been lost because they are not available any more; either the data was "
@@ -72,24 +54,7 @@ DATA_LOSS_ADVICE: Final = (
 
 _log = logging.getLogger(__name__)
 
-Logs = dict[TopicPartition, WatchedPartitionLog]
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class StreamSplit:
-    """What one task of a micro-batch reads: slices, and the topic id that each belongs to."""
-
-    slices: tuple[Slice, ...]
-    topic_ids: tuple[str | None, ...]
-
-
-@dataclass(slots=True)
-class _Ending:
-    """What is known of a partition's ending offset; a timestamp may have none yet."""
-
-    offset: int | None = None
-    searched_offset: int = 0
 
 
 class StreamPlanner:
@@ -144,7 +109,7 @@ class StreamPlanner:
         self._target: Offsets | None = None
         self._topic_ids: dict[TopicPartition, str | None] = {}
         self._made_again: set[TopicPartition] = set()
-        self._endings: dict[TopicPartition, _Ending] = {}
+        self._endings = StreamEndings(options.ending)
         self._gone: set[TopicPartition] = set()
         self._warned: set[str] = set()
         self.reported_offset: Offsets | None = None
@@ -208,10 +173,9 @@ class StreamPlanner:
         if not found.restarted and limits is not None:
             if self._holds_back(found.begin, end, limits):
                 return start
-            end = _admit(found.begin, end, logs, limits)
+            end = admit(found.begin, end, logs, limits)
         self._made_again -= found.restarted
-        for restarted in found.restarted:
-            self._endings.pop(restarted, None)
+        self._endings.forget(found.restarted)
         return self._remember(end, views)
 
     def plan(self, start: Offsets, end: Offsets) -> list[StreamSplit]:
@@ -235,7 +199,7 @@ class StreamPlanner:
         plan = plan_ranges(start, end, views, self._topic_ids)
         self._report_losses(plan.losses)
         self._made_again |= plan.restarted
-        return self._splits(plan.ranges, logs)
+        return cut_into_tasks(plan.ranges, logs, self._options)
 
     # What there is to read
 
@@ -285,7 +249,7 @@ class StreamPlanner:
             # all replicas.
             mark = log.high_watermark
             end = log.log_start_offset if mark is None else min(end, mark)
-        ending = self._ending_offset(topic_partition, log)
+        ending = self._endings.find(topic_partition, log)
         if ending is not None:
             end = min(end, ending)
         return PartitionView(
@@ -313,40 +277,10 @@ class StreamPlanner:
                 f"[{first}, {last}){kafka_offsets.remote_text(bounds)}: reset to {offset}."
             )
             self._report_losses([DataLoss(stream_planning.START_OFFSET_RESET, message)])
-        ending = self._ending_offset(topic_partition, log)
+        ending = self._endings.find(topic_partition, log)
         if ending is not None:
             kafka_offsets.check_resolved(topic_partition, offset, ending)
         return offset
-
-    def _ending_offset(
-        self, topic_partition: TopicPartition, log: WatchedPartitionLog
-    ) -> int | None:
-        """Find where the options end a partition; None where they do not, or not yet."""
-        limit = self._options.ending
-        if isinstance(limit, LatestOffsets):
-            return None
-        ending = self._endings.setdefault(topic_partition, _Ending())
-        if ending.offset is None:
-            ending.offset = self._find_ending(topic_partition, log, ending)
-            ending.searched_offset = log.log_end_offset
-        return ending.offset
-
-    def _find_ending(
-        self, topic_partition: TopicPartition, log: WatchedPartitionLog, ending: _Ending
-    ) -> int | None:
-        match self._options.ending:
-            case SpecificOffsets(by_partition):
-                offset = by_partition.get(topic_partition, EARLIEST)
-            case GlobalTimestamp(timestamp_ms):
-                return log.first_offset_at(timestamp_ms, ending.searched_offset)
-            case SpecificTimestamps(by_partition) if topic_partition in by_partition:
-                timestamp_ms = by_partition[topic_partition]
-                return log.first_offset_at(timestamp_ms, ending.searched_offset)
-            case _:
-                offset = EARLIEST
-        if offset == LATEST:
-            return None
-        return log.log_start_offset if offset == EARLIEST else offset
 
     # How far to go
 
@@ -385,30 +319,9 @@ class StreamPlanner:
         self._topic_ids = gone | {
             topic_partition: view.topic_id for topic_partition, view in views.items()
         }
-        for topic_partition in self._endings.keys() - views.keys():
-            del self._endings[topic_partition]
+        self._endings.keep(views)
         self._last_end = end
         return end
-
-    # Tasks
-
-    def _splits(self, ranges: Sequence[OffsetRange], logs: Logs) -> list[StreamSplit]:
-        options = self._options
-        if options.min_partitions is not None or options.max_records_per_partition is not None:
-            divided = planning.divide_ranges(
-                ranges,
-                min_partitions=options.min_partitions,
-                max_records_per_partition=options.max_records_per_partition,
-            )
-            return _to_splits([[divided_range] for divided_range in divided], logs)
-        pieces = [
-            piece
-            for offset_range in ranges
-            for piece in _pieces(offset_range, logs[offset_range.topic_partition])
-        ]
-        max_bytes = stream_planning.task_bytes(sum(piece.size_bytes for piece in pieces))
-        packs = planning.pack(pieces, max_bytes, open_cost_bytes=stream_planning.OPEN_COST_BYTES)
-        return _to_splits(packs, logs)
 
     # Telling
 
@@ -430,51 +343,6 @@ class StreamPlanner:
                     self._warned.clear()
                 self._warned.add(loss.message)
                 _log.warning("[%s] %s", loss.condition, loss.message)
-
-
-# Arithmetic that asks the log
-
-
-def _admit(begin: Offsets, end: Offsets, logs: Logs, limits: AdmissionLimits) -> Offsets:
-    if limits.max_offsets is not None:
-        end = limit_offsets(limits.max_offsets, begin, end)
-    if limits.max_bytes is not None:
-        end = _limit_bytes(limits.max_bytes, begin, end, logs)
-    return end
-
-
-def _limit_bytes(limit: int, begin: Offsets, end: Offsets, logs: Logs) -> Offsets:
-    """Share a number of bytes out over partitions, and cut each at the end of a batch."""
-    sizes = {
-        topic_partition: int(log.estimate_bytes(begin[topic_partition], end[topic_partition]).sum())
-        for topic_partition, log in logs.items()
-        if topic_partition in end
-    }
-    if sum(sizes.values()) <= limit:
-        return end
-    shares = share_out(limit, sizes)
-    return {
-        topic_partition: _offset_after(
-            logs[topic_partition],
-            begin[topic_partition],
-            shares[topic_partition],
-            sizes[topic_partition],
-            offset,
-        )
-        if topic_partition in shares
-        else offset
-        for topic_partition, offset in end.items()
-    }
-
-
-def _offset_after(
-    log: WatchedPartitionLog, begin: int, share_bytes: int, size_bytes: int, end: int
-) -> int:
-    try:
-        return log.offset_after_bytes(begin, share_bytes, end)
-    except FileNotFoundError:
-        # A segment was renamed since the look; its share of the offsets must do.
-        return min(begin + max((end - begin) * share_bytes // size_bytes, 1), end)
 
 
 def _while_files_move(look: Callable[[], _T]) -> _T:
@@ -508,67 +376,3 @@ def _without_unknown(
         if assign is None
         else tuple(topic_partition for topic_partition in assign if topic_partition in found),
     )
-
-
-# Tasks
-
-
-def _pieces(offset_range: OffsetRange, log: WatchedPartitionLog) -> list[PlannedRange]:
-    """Cut a range where segments begin, each part with the bytes that it is likely to have."""
-    segments = log.segments_between(offset_range.start_offset, offset_range.end_offset)
-    parts = planning.cut_at_segments(
-        offset_range, segments.base_offsets, segments.end_offset_bounds
-    )
-    sizes_bytes = log.estimate_bytes(offset_range.start_offset, offset_range.end_offset).tolist()
-    return [PlannedRange(part, size) for part, size in zip(parts, sizes_bytes, strict=True)]
-
-
-def _to_splits(packs: Iterable[Sequence[OffsetRange]], logs: Logs) -> list[StreamSplit]:
-    splits = []
-    for pack in packs:
-        slices, topic_ids = [], []
-        for offset_range in pack:
-            log = logs[offset_range.topic_partition]
-            segments = tuple(
-                log.segments_between(offset_range.start_offset, offset_range.end_offset)
-            )
-            slices.append(
-                Slice(segments, offset_range.start_offset, offset_range.end_offset, _WHOLE_STREAM)
-            )
-            topic_ids.append(log.topic_id)
-        splits.append(StreamSplit(tuple(slices), tuple(topic_ids)))
-    return splits
-
-
-def read_stream_split(split: StreamSplit, request: ReadRequest) -> Iterator[pa.RecordBatch]:
-    """Read the rows of a split, unless their topic was made again since it was planned.
-
-    Raises
-    ------
-    DataLossError
-        It was, or rows are gone, and ``failOnDataLoss`` is true.
-    """
-    kept = [part for part, topic_id in _with_ids(split) if _is_same(part, topic_id, request)]
-    if kept:
-        yield from read_split(tuple(kept), request)
-    for part, topic_id in _with_ids(split):
-        if part in kept:
-            _is_same(part, topic_id, request)
-
-
-def _with_ids(split: StreamSplit) -> Iterable[tuple[Slice, str | None]]:
-    return zip(split.slices, split.topic_ids, strict=True)
-
-
-def _is_same(part: Slice, topic_id: str | None, request: ReadRequest) -> bool:
-    """Compare the topic's id with the one that was planned; tell of the loss where it differs."""
-    segment = part.segments[0]
-    metadata = read_partition_metadata(segment.storage, segment.directory)
-    if topic_id is None or metadata is None or metadata.topic_id == topic_id:
-        return True
-    wanted = OffsetRange(segment.topic_partition, part.start_offset, part.end_offset)
-    error = kafka_offsets.could_not_read(wanted, "the topic was deleted and made again")
-    if request.options.fail_on_data_loss:
-        raise error
-    _log.warning("%s", error)
-    return False

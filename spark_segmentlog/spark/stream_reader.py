@@ -10,8 +10,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from spark_segmentlog.query.split_reader import ReadRequest
-from spark_segmentlog.query.stream_planner import StreamPlanner, StreamSplit, read_stream_split
+from spark_segmentlog.query.stream_planner import StreamPlanner
 from spark_segmentlog.query.stream_planning import from_json, to_json
+from spark_segmentlog.query.stream_splits import StreamSplit, read_stream_split
 from spark_segmentlog.spark import versions
 from spark_segmentlog.spark.worker_heap import freeze_worker_heap
 

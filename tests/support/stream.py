@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -144,3 +145,15 @@ class Stream:
 
 def _column(batches: list[pa.RecordBatch], name: str) -> list[Any]:
     return [value for each in batches for value in each.column(name).to_pylist()]
+
+
+def offsets(**partitions: int) -> dict[str, dict[str, int]]:
+    """Offsets of topic t: ``offsets(p0=3)``."""
+    return {"t": {name[1:]: offset for name, offset in partitions.items()}}
+
+
+def recreate(log: GrowingLog, count: int) -> None:
+    shutil.rmtree(log.path / "t-0")
+    log.create(topic_id="AAAAAAAAAAAAAAAAAAAAAQ")
+    if count:
+        log.append(batch(0, count))

@@ -8,6 +8,7 @@ import pytest
 
 from spark_segmentlog.testing.builder import LogBuilder
 from tests.support.arrow_reading import batch
+from tests.support.stream import GrowingLog
 
 
 @pytest.fixture
@@ -27,3 +28,9 @@ def three_segments(tmp_path: Path) -> Path:
     )
     log.clean_shutdown()
     return log.path
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> GrowingLog:
+    """A log that a stream reads while it grows."""
+    return GrowingLog(tmp_path / "log")

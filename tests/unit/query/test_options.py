@@ -27,7 +27,7 @@ from spark_segmentlog.query.options import (
     writing_options_markdown,
 )
 from spark_segmentlog.query.read_options import ReadOptions
-from tests.unit.query.test_read_options import batch, stream
+from tests.support.given_options import batch, stream
 
 T0 = TopicPartition("t", 0)
 

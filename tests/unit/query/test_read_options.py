@@ -8,16 +8,8 @@ import pytest
 
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.query.offsets import EarliestOffsets, LatestOffsets, MissingTimestampStrategy
-from spark_segmentlog.query.options import parse_read_options
-from spark_segmentlog.query.read_options import Mode, Pushdown, ReadOptions, View
-
-
-def batch(**options: str) -> ReadOptions:
-    return parse_read_options({"path": "/logs", **options})
-
-
-def stream(**options: str) -> ReadOptions:
-    return parse_read_options({"path": "/logs", **options}, streaming=True)
+from spark_segmentlog.query.read_options import Mode, Pushdown, View
+from tests.support.given_options import batch, stream
 
 
 def test_defaults_are_those_of_the_kafka_source() -> None:

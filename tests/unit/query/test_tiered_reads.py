@@ -17,7 +17,8 @@ from spark_segmentlog.query.planning import EVERYTHING, RowBounds
 from spark_segmentlog.query.read_plan import plan_splits
 from spark_segmentlog.query.schema import default_schema, shape_rows
 from spark_segmentlog.query.split_reader import ReadRequest, Split, read_split
-from spark_segmentlog.query.stream_planner import StreamPlanner, read_stream_split
+from spark_segmentlog.query.stream_planner import StreamPlanner
+from spark_segmentlog.query.stream_splits import read_stream_split
 from tests.support.broker_data import ISOLATION_LEVELS
 from tests.support.store_data import STORES, TIERED_TOPICS, Key, Store, as_rows, read_rows
 

@@ -6,7 +6,6 @@ import json
 import logging
 import pickle
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,25 +24,13 @@ from spark_segmentlog.errors import (
     OptionValueError,
     UnknownTopicOrPartitionError,
 )
-from spark_segmentlog.testing.builder import (
-    ABORT,
-    COMMIT,
-    RecordSpec,
-    SegmentSpec,
-    control_batch,
-    v2_batch,
-)
-from tests.support.stream import GrowingLog, Stream, batch, transactional
+from spark_segmentlog.testing.builder import ABORT, COMMIT, SegmentSpec, control_batch, v2_batch
+from tests.support.stream import GrowingLog, Stream, batch, offsets, recreate, transactional
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> GrowingLog:
     return GrowingLog(tmp_path / "log")
-
-
-def offsets(**partitions: int) -> dict[str, dict[str, int]]:
-    """Offsets of topic t: ``offsets(p0=3)``."""
-    return {"t": {name[1:]: offset for name, offset in partitions.items()}}
 
 
 # Where a query starts
@@ -242,39 +229,6 @@ def test_a_reader_pickles_without_what_it_watches(log: GrowingLog) -> None:
 # Where it ends
 
 
-def test_ending_offsets_stop_the_stream(log: GrowingLog) -> None:
-    log.append(batch(0, 2))
-    stream = Stream(log.path, startingOffsets="earliest", endingOffsets='{"t":{"0":5}}')
-    assert stream.run() == [[], [0, 1]]
-    log.append(batch(2, 6))
-    log.append(batch(0, 2), partition=1)
-    assert stream.run() == [[2, 3, 4]]
-    # A partition that the option does not name is not read.
-    assert stream.committed == offsets(p0=5, p1=0)
-
-
-def test_an_ending_timestamp_stops_the_stream_at_the_first_record_that_late(
-    log: GrowingLog,
-) -> None:
-    log.append(batch(0, timestamp_ms=1000))
-    stream = Stream(log.path, startingOffsets="earliest", endingTimestamp=5000)
-    assert stream.run() == [[], [0]]
-    log.append(batch(1, timestamp_ms=4000), batch(2, timestamp_ms=2000))
-    assert stream.run() == [[1, 2]]
-    log.append(batch(3, timestamp_ms=4999), batch(4, timestamp_ms=5000), batch(5, timestamp_ms=1))
-    assert stream.run() == [[3]]
-    log.append(batch(6, timestamp_ms=2), base=6)
-    assert stream.run() == []
-
-
-def test_ending_timestamps_by_partition(log: GrowingLog) -> None:
-    for partition in (0, 1):
-        log.append(*[batch(it, timestamp_ms=1000 * it) for it in range(6)], partition=partition)
-    ending = '{"t":{"0":2000,"1":9000}}'
-    stream = Stream(log.path, startingOffsets="earliest", endingOffsetsByTimestamp=ending)
-    assert stream.run() == [[], [0, 1, 0, 1, 2, 3, 4, 5]]
-
-
 def test_read_committed_waits_at_the_last_stable_offset(log: GrowingLog) -> None:
     log.append(transactional(0, 5, producer_id=7), batch(5, 2))
     options: dict[str, Any] = {
@@ -394,34 +348,6 @@ def test_a_new_partition_shares_from_its_log_start_offset(log: GrowingLog) -> No
     log.append(batch(10, 10))
     log.append(batch(0, 10), partition=1)
     assert stream.trigger() == [10, 11, 0, 1]
-
-
-def test_max_bytes_cut_at_the_end_of_a_batch(log: GrowingLog) -> None:
-    one = batch(0, 2, size=400)
-    log.append(*[batch(base, 2, size=400) for base in range(0, 20, 2)])
-    log.append(*[batch(base, 2, size=400) for base in range(20, 40, 2)], base=20)
-    stream = Stream(log.path, startingOffsets="earliest", maxBytesPerTrigger=len(one) * 7)
-    read = stream.run()
-    assert [offset for rows in read for offset in rows] == list(range(40))
-    assert [len(rows) for rows in read] == [0, 14, 14, 12]
-
-
-def test_max_bytes_take_one_batch_at_least(log: GrowingLog) -> None:
-    log.append(batch(0, 3, size=400), batch(3, 3, size=400))
-    stream = Stream(log.path, startingOffsets="earliest", maxBytesPerTrigger=1)
-    assert stream.run() == [[], [0, 1, 2], [3, 4, 5]]
-
-
-def test_max_bytes_and_max_offsets_hold_together(log: GrowingLog) -> None:
-    log.append(*[batch(base, 2, size=400) for base in range(0, 20, 2)])
-    by_offsets = Stream(
-        log.path, startingOffsets="earliest", maxBytesPerTrigger=10_000, maxOffsetsPerTrigger=3
-    )
-    assert [len(rows) for rows in by_offsets.run()] == [0, 3, 3, 3, 3, 3, 3, 2]
-    by_bytes = Stream(
-        log.path, startingOffsets="earliest", maxBytesPerTrigger=1, maxOffsetsPerTrigger=5
-    )
-    assert max(len(rows) for rows in by_bytes.run()) == 2
 
 
 @pytest.mark.parametrize(
@@ -564,26 +490,6 @@ def test_retention_beyond_the_start_is_a_loss(log: GrowingLog, caplog: Any) -> N
     assert caplog.text.count("COULD_NOT_READ_OFFSET_RANGE") == 1
 
 
-def test_a_file_renamed_away_between_planning_and_reading(log: GrowingLog, caplog: Any) -> None:
-    log.append(batch(0, 50))
-    log.append(batch(50, 50), base=50)
-
-    def plan(fail: bool) -> tuple[Stream, Any]:
-        stream = Stream(log.path, committed=offsets(p0=10), failOnDataLoss=fail)
-        return stream, stream.reader.partitions(offsets(p0=10), offsets(p0=100))
-
-    (failing, tasks), (going_on, others) = plan(True), plan(False)
-    log.segment().rename(f"{log.segment()}.deleted")
-    with pytest.raises(DataLossError, match=r"\[10, 50\)"):
-        list(failing.reader.read(tasks[0]))
-    with caplog.at_level(logging.WARNING):
-        rows = [
-            row["offset"] for part in going_on.reader.read(others[0]) for row in part.to_pylist()
-        ]
-    assert rows == list(range(50, 100))
-    assert "[10, 50)" in caplog.text
-
-
 def test_a_segment_that_compaction_merged_between_planning_and_reading(log: GrowingLog) -> None:
     log.append(batch(0, 5))
     log.append(batch(5, 5), base=5)
@@ -630,13 +536,6 @@ def test_a_partition_that_a_broker_moves_is_looked_for_again(
     assert Stream(log.path, committed=offsets(p0=3)).trigger() == [3, 4]
 
 
-def recreate(log: GrowingLog, count: int) -> None:
-    shutil.rmtree(log.path / "t-0")
-    log.create(topic_id="AAAAAAAAAAAAAAAAAAAAAQ")
-    if count:
-        log.append(batch(0, count))
-
-
 def test_a_topic_made_again_below_the_offset_is_a_loss_then_read_from_its_start(
     log: GrowingLog,
 ) -> None:
@@ -669,26 +568,6 @@ def test_a_topic_made_again_while_the_query_runs_is_told_by_its_id(
     with pytest.raises(DataLossError, match="made again"):
         failing.trigger()
     assert going_on.run() == [[], list(range(count))]
-
-
-def test_a_topic_made_again_between_planning_and_reading_gives_no_row_twice(
-    log: GrowingLog,
-) -> None:
-    log.append(batch(0, 500))
-    start, end = offsets(p0=0), offsets(p0=500)
-
-    def plan(fail: bool) -> tuple[Stream, Any]:
-        stream = Stream(log.path, committed=start, failOnDataLoss=fail)
-        assert stream.reader.latestOffset(start, ReadAllAvailable()) == end
-        return stream, stream.reader.partitions(start, end)
-
-    (failing, tasks), (going_on, others) = plan(True), plan(False)
-    recreate(log, 20)
-    with pytest.raises(DataLossError, match="made again"):
-        list(failing.reader.read(tasks[0]))
-    assert [row for part in going_on.reader.read(others[0]) for row in part.to_pylist()] == []
-    going_on.committed = end
-    assert going_on.run() == [[], list(range(20))]
 
 
 def test_a_replay_over_a_topic_made_again_reads_it_once_from_its_start(log: GrowingLog) -> None:
@@ -804,18 +683,6 @@ def test_bad_bytes_are_stepped_over_and_the_offsets_advance(
     assert stream.committed == offsets(p0=10)
 
 
-@pytest.mark.parametrize("size", [1, 200, 330])
-def test_a_number_of_bytes_never_reaches_into_a_torn_batch(log: GrowingLog, size: int) -> None:
-    """Its value holds a batch, which must not be taken for one of the log."""
-    log.append(batch(0, 2), batch(2, 2))
-    torn = v2_batch([RecordSpec(value=batch(90, 2) + b"v" * 500)], base_offset=4)
-    stream = Stream(log.path, startingOffsets="earliest", maxBytesPerTrigger=size)
-    log.append(torn[:-10])
-    assert [offset for rows in stream.run() for offset in rows] == [0, 1, 2, 3]
-    log.append(torn[-10:])
-    assert stream.run() == [[4]]
-
-
 def test_a_rolled_segment_is_followed(log: GrowingLog) -> None:
     log.append(batch(0, 2))
     stream = Stream(log.path, startingOffsets="earliest")
@@ -835,26 +702,3 @@ def test_commit_deletes_nothing_and_an_end_below_the_start_reads_nothing(log: Gr
     stream.reader.stop()
     assert sorted(log.path.rglob("*")) == before
     assert stream.reader.partitions(offsets(p0=5), offsets(p0=2)) == []
-
-
-# Tasks
-
-
-def test_small_partitions_share_a_task_and_options_divide_ranges(log: GrowingLog) -> None:
-    for partition in range(5):
-        log.append(batch(0, 100), partition=partition)
-    ends = {f"p{partition}": 100 for partition in range(5)}
-    start, end = offsets(**dict.fromkeys(ends, 0)), offsets(**ends)
-    assert len(Stream(log.path).reader.partitions(start, end)) == 1
-    assert len(Stream(log.path, minPartitions=10).reader.partitions(start, end)) == 10
-    divided = Stream(log.path, maxRecordsPerPartition=50)
-    assert len(divided.reader.partitions(start, end)) == 10
-    assert divided.read(start, end) == list(range(100)) * 5
-
-
-def test_a_backlog_is_cut_into_tasks_at_segments(log: GrowingLog) -> None:
-    for base in range(0, 40, 10):
-        log.append(batch(base, 10, size=300_000), base=base)
-    tasks: Sequence[Any] = Stream(log.path).reader.partitions(offsets(p0=0), offsets(p0=40))
-    ranges = [(it.start_offset, it.end_offset) for task in tasks for it in task.split.slices]
-    assert ranges == [(0, 10), (10, 20), (20, 30), (30, 40)]

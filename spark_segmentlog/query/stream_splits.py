@@ -1,0 +1,119 @@
+"""What the tasks of a micro-batch read: splits, and a look at whether topics are the same still."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from spark_segmentlog.log.formats.checkpoints import read_partition_metadata
+from spark_segmentlog.log.names import MAX_OFFSET, OffsetRange
+from spark_segmentlog.log.partition.log_watch import WatchedPartitionLog
+from spark_segmentlog.query import offsets as kafka_offsets
+from spark_segmentlog.query import planning, stream_planning
+from spark_segmentlog.query.byte_admission import Logs
+from spark_segmentlog.query.planning import PlannedRange
+from spark_segmentlog.query.read_options import ReadOptions
+from spark_segmentlog.query.split_reader import ReadRequest, Slice, read_split
+
+_log = logging.getLogger(__name__)
+
+
+# Bad bytes are reported by the micro-batch that holds the first offset that is missing for them.
+_WHOLE_STREAM: Final = (0, MAX_OFFSET)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSplit:
+    """What one task of a micro-batch reads: slices, and the topic id that each belongs to."""
+
+    slices: tuple[Slice, ...]
+    topic_ids: tuple[str | None, ...]
+
+
+def cut_into_tasks(
+    ranges: Sequence[OffsetRange], logs: Logs, options: ReadOptions
+) -> list[StreamSplit]:
+    """Cut the ranges of a micro-batch into what one task reads each.
+
+    By number or by records where the options say so, else by segments and bytes.
+    """
+    if options.min_partitions is not None or options.max_records_per_partition is not None:
+        divided = planning.divide_ranges(
+            ranges,
+            min_partitions=options.min_partitions,
+            max_records_per_partition=options.max_records_per_partition,
+        )
+        return _to_splits([[divided_range] for divided_range in divided], logs)
+    pieces = [
+        piece
+        for offset_range in ranges
+        for piece in _pieces(offset_range, logs[offset_range.topic_partition])
+    ]
+    max_bytes = stream_planning.task_bytes(sum(piece.size_bytes for piece in pieces))
+    packs = planning.pack(pieces, max_bytes, open_cost_bytes=stream_planning.OPEN_COST_BYTES)
+    return _to_splits(packs, logs)
+
+
+def _pieces(offset_range: OffsetRange, log: WatchedPartitionLog) -> list[PlannedRange]:
+    """Cut a range where segments begin, each part with the bytes that it is likely to have."""
+    segments = log.segments_between(offset_range.start_offset, offset_range.end_offset)
+    parts = planning.cut_at_segments(
+        offset_range, segments.base_offsets, segments.end_offset_bounds
+    )
+    sizes_bytes = log.estimate_bytes(offset_range.start_offset, offset_range.end_offset).tolist()
+    return [PlannedRange(part, size) for part, size in zip(parts, sizes_bytes, strict=True)]
+
+
+def _to_splits(packs: Iterable[Sequence[OffsetRange]], logs: Logs) -> list[StreamSplit]:
+    splits = []
+    for pack in packs:
+        slices, topic_ids = [], []
+        for offset_range in pack:
+            log = logs[offset_range.topic_partition]
+            segments = tuple(
+                log.segments_between(offset_range.start_offset, offset_range.end_offset)
+            )
+            slices.append(
+                Slice(segments, offset_range.start_offset, offset_range.end_offset, _WHOLE_STREAM)
+            )
+            topic_ids.append(log.topic_id)
+        splits.append(StreamSplit(tuple(slices), tuple(topic_ids)))
+    return splits
+
+
+def read_stream_split(split: StreamSplit, request: ReadRequest) -> Iterator[pa.RecordBatch]:
+    """Read the rows of a split, unless their topic was made again since it was planned.
+
+    Raises
+    ------
+    DataLossError
+        It was, or rows are gone, and ``failOnDataLoss`` is true.
+    """
+    kept = [part for part, topic_id in _with_ids(split) if _is_same(part, topic_id, request)]
+    if kept:
+        yield from read_split(tuple(kept), request)
+    for part, topic_id in _with_ids(split):
+        if part in kept:
+            _is_same(part, topic_id, request)
+
+
+def _with_ids(split: StreamSplit) -> Iterable[tuple[Slice, str | None]]:
+    return zip(split.slices, split.topic_ids, strict=True)
+
+
+def _is_same(part: Slice, topic_id: str | None, request: ReadRequest) -> bool:
+    """Compare the topic's id with the one that was planned; tell of the loss where it differs."""
+    segment = part.segments[0]
+    metadata = read_partition_metadata(segment.storage, segment.directory)
+    if topic_id is None or metadata is None or metadata.topic_id == topic_id:
+        return True
+    wanted = OffsetRange(segment.topic_partition, part.start_offset, part.end_offset)
+    error = kafka_offsets.could_not_read(wanted, "the topic was deleted and made again")
+    if request.options.fail_on_data_loss:
+        raise error
+    _log.warning("%s", error)
+    return False
