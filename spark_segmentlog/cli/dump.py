@@ -20,17 +20,10 @@ from spark_segmentlog.cli.arguments import (
     topics_option,
 )
 from spark_segmentlog.cli.dump_columns import group_lines
-from spark_segmentlog.cli.dump_entries import (
-    BatchGroup,
-    BytesAs,
-    DumpOptions,
-    Entry,
-    index_entries,
-    segment_parts,
-    snapshot_entries,
-    transaction_entries,
-)
+from spark_segmentlog.cli.dump_entries import BatchGroup, segment_parts
 from spark_segmentlog.cli.dump_files import file_parts, is_single_file
+from spark_segmentlog.cli.dump_indexes import index_entries, snapshot_entries, transaction_entries
+from spark_segmentlog.cli.dump_options import BytesAs, DumpOptions, Entry
 from spark_segmentlog.cli.dump_text import text_line
 from spark_segmentlog.cli.dump_values import parse_key, parse_offsets, parse_timestamps
 from spark_segmentlog.cli.output import OutputFormat, print_bytes, print_json, print_line

@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_segmentlog.cli.dump_entries import (
+from spark_segmentlog.cli.dump_entries import BatchGroup
+from spark_segmentlog.cli.dump_options import BytesAs
+from spark_segmentlog.cli.dump_records import (
     CODEC_NAMES,
     NO_SEQUENCE,
     SEQUENCES,
     TIMESTAMP_TYPES,
-    BatchGroup,
-    BytesAs,
     bytes_field,
 )
 from spark_segmentlog.cli.dump_text import bytes_text

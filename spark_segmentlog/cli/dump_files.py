@@ -6,15 +6,9 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
-from spark_segmentlog.cli.dump_entries import (
-    INDEX_READERS,
-    BatchGroup,
-    DumpOptions,
-    Entry,
-    place_of,
-    producer_entries,
-    segment_parts,
-)
+from spark_segmentlog.cli.dump_entries import BatchGroup, segment_parts
+from spark_segmentlog.cli.dump_indexes import INDEX_READERS, producer_entries
+from spark_segmentlog.cli.dump_options import DumpOptions, Entry, place_of
 from spark_segmentlog.errors import LogPathNotFoundError, NotALogDirectoryError
 from spark_segmentlog.log.directory.cluster_metadata import metadata_snapshot
 from spark_segmentlog.log.io.reading import LOCAL, local_path

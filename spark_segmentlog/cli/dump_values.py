@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from spark_segmentlog.cli.dump_entries import BytesAs
+from spark_segmentlog.cli.dump_options import BytesAs
 from spark_segmentlog.cli.output import EPOCH
 from spark_segmentlog.log.names import MAX_OFFSET
 

@@ -19,8 +19,6 @@ MODULES = sorted(
 # A module that has no file of tests of its own name is tested with the one whose part it is.
 TESTED_WITH = {
     "cli/arguments.py": "unit/cli/test_main.py",
-    "cli/dump_entries.py": "unit/cli/test_dump.py",
-    "cli/dump_files.py": "unit/cli/test_dump.py",
     "cli/dump_text.py": "unit/cli/test_dump.py",
     "cli/dump_values.py": "unit/cli/test_dump.py",
     "cli/findings.py": "unit/cli/test_verify.py",

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_segmentlog.cli.dump_columns import group_lines
-from spark_segmentlog.cli.dump_entries import BatchGroup, BytesAs, DumpOptions, segment_parts
+from spark_segmentlog.cli.dump_entries import BatchGroup, segment_parts
+from spark_segmentlog.cli.dump_options import BytesAs, DumpOptions
 from spark_segmentlog.cli.dump_text import text_line
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from spark_segmentlog.cli.dump_entries import BatchGroup, DumpOptions, segment_parts
+from spark_segmentlog.cli.dump_entries import BatchGroup, segment_parts
+from spark_segmentlog.cli.dump_options import DumpOptions
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.upkeep.verification import verify
