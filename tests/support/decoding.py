@@ -24,7 +24,15 @@ from spark_segmentlog.record.layout import MAGIC_OFFSET, MAGIC_V2
 from spark_segmentlog.record.plain.batch import Record, iterate_records
 from spark_segmentlog.record.plain.legacy import iterate_messages
 from spark_segmentlog.record.read.decoder import RecordDecoder
-from spark_segmentlog.record.read.header_table import HeaderTable, StopReason, scan_headers
+from spark_segmentlog.record.read.header_table import (
+    HeaderTable,
+    StopReason,
+    scan_headers,
+)
+from spark_segmentlog.testing.builder import (
+    RecordSpec,
+    v2_batch,
+)
 
 ALL_COLUMNS = (
     "key",
@@ -226,3 +234,8 @@ def failure(data: bytes, kind: type[CorruptRecordError], reason: str) -> Corrupt
         read(data)
     assert list(outcomes_of_decoder(data)) == list(outcomes_of_twin(data))
     return caught.value
+
+
+def small_batch(base_offset: int, count: int = 1, **options: Any) -> bytes:
+    records = [RecordSpec(key=b"k", value=b"value-%d" % place) for place in range(count)]
+    return v2_batch(records, base_offset=base_offset, **options)

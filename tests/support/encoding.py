@@ -116,3 +116,7 @@ def read_by_decoder(batches: EncodedBatches) -> list[Row]:
 def _with_plain_timestamps(part: pa.RecordBatch) -> pa.RecordBatch:
     at = part.schema.names.index("timestamp")
     return part.set_column(at, "timestamp", part.column(at).cast(pa.int64()))
+
+
+def values(*data: bytes | None) -> pa.RecordBatch:
+    return pa.record_batch({"value": pa.array(data, pa.binary())})

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from spark_segmentlog.record.kernels import varints as kernels
 from spark_segmentlog.record.plain.varint import VarintError, read_varint, read_varlong
 from spark_segmentlog.testing.builder import unsigned_varint, varint
 
@@ -59,27 +55,3 @@ def test_varint_does_not_reach_beyond_its_limit() -> None:
     data = unsigned_varint(300)
     with pytest.raises(VarintError):
         read_varint(data, 0, 1)
-
-
-# Bytes of which most go on, so that long varints are common.
-continued = st.lists(st.one_of(st.integers(0x80, 0xFF), st.integers(0, 0xFF)), max_size=14).map(
-    bytes
-)
-
-
-@given(continued, st.integers(0, 14), st.integers(0, 14), st.booleans())
-def test_compiled_reader_equals_the_plain_one(
-    data: bytes, position: int, limit: int, is_long: bool
-) -> None:
-    limit = min(limit, len(data))
-    read, bits = (read_varlong, 70) if is_long else (read_varint, 35)
-    array = np.frombuffer(data + b"\x00" * 16, np.uint8).copy()
-    value, behind = kernels.read_varint(array, position, limit, bits)
-    try:
-        expected = read(data, position, limit)
-    except VarintError:
-        # The compiled one leaves values above 32 bits to its caller, who compares with the bytes.
-        in_range = -(2**31) <= value < 2**31
-        assert behind > len(data) or (not is_long and not in_range)
-    else:
-        assert (value, behind) == expected

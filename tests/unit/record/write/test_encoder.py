@@ -6,7 +6,6 @@ import datetime
 import pickle
 import struct
 from collections.abc import Sequence
-from typing import Any
 
 import cramjam
 import crc32c
@@ -18,32 +17,27 @@ from spark_segmentlog.errors import (
     InvalidRowError,
     OptionValueError,
     RecordTooLargeError,
-    SchemaError,
 )
-from spark_segmentlog.record.kernels import encode as encode_kernels
 from spark_segmentlog.record.write.encoder import (
     DEFAULT_BATCH_SIZE_BYTES,
     EncodedBatches,
     RecordBatchEncoder,
-    assign_offsets,
 )
 from spark_segmentlog.testing.builder import DEFAULT_TIMESTAMP_MS, RecordSpec
 from tests.support.encoding import (
-    HEADERS_TYPE,
     arrow_batch,
     expected_rows,
     plain_records,
     read_by_aiokafka,
     read_by_decoder,
+    values,
 )
 from tests.support.plain_encoder import encode_plainly
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
 T = DEFAULT_TIMESTAMP_MS
-
-
-def values(*data: bytes | None) -> pa.RecordBatch:
-    return pa.record_batch({"value": pa.array(data, pa.binary())})
 
 
 def noise(size: int) -> bytes:
@@ -180,17 +174,6 @@ def test_sizes_outside_of_32_bits_are_refused(name: str, size: int) -> None:
         RecordBatchEncoder(**{name: size})  # type: ignore[arg-type]
 
 
-# Timestamps
-
-
-def test_negative_deltas_and_the_real_maximum() -> None:
-    records = [RecordSpec(timestamp_ms=t, value=b"") for t in (T, T - 60_000, T + 1, T + 1)]
-    encoded = RecordBatchEncoder().encode(arrow_batch(records), base_offset=10)
-    assert encoded.max_timestamps.tolist() == [T + 1]
-    assert struct.unpack_from(">qq", encoded.buffer.data, 27) == (T, T + 1)
-    assert [row[1] for row in read_by_decoder(encoded)] == [T, T - 60_000, T + 1, T + 1]
-
-
 def test_log_append_time_stamps_every_record() -> None:
     records = [RecordSpec(timestamp_ms=t, value=b"") for t in (T, 5, -1)]
     encoder = RecordBatchEncoder(log_append_time=True, compression="lz4")
@@ -306,122 +289,11 @@ def test_unknown_codecs_and_levels_are_refused(codec: str, level: int | None, te
         RecordBatchEncoder(compression=codec, level=level)
 
 
-# Rows and columns that cannot be written
-
-
-def headers_of(*rows: list[tuple[str | None, bytes | None]] | None) -> pa.RecordBatch:
-    return values(*[b"v"] * len(rows)).append_column("headers", pa.array(rows, HEADERS_TYPE))
-
-
-def test_null_header_key_names_row_and_header() -> None:
-    batch = headers_of([("a", b"")], None, [("a", b""), (None, b"x")])
-    with pytest.raises(InvalidRowError, match="column headers, row 12: the key of header 1 is nu"):
-        RecordBatchEncoder().encode(batch, first_row=10)
-
-
-def test_null_header_key_outside_of_the_slice_does_not_matter() -> None:
-    batch = headers_of([(None, b"")], [("a", b"1")], [(None, b"")])
-    encoded = RecordBatchEncoder().encode(batch.slice(1, 1))
-    assert read_by_decoder(encoded)[0][4] == [("a", b"1")]
-
-
-def test_null_header_struct_is_a_header_without_key() -> None:
-    with pytest.raises(InvalidRowError, match="row 0: the key of header 0 is null"):
-        RecordBatchEncoder().encode(headers_of([None]))  # type: ignore[list-item]
-
-
-@pytest.mark.parametrize(
-    ("name", "column", "text"),
-    [
-        ("value", pa.array([1]), "column value is int64, allowed are STRING and BINARY"),
-        ("key", pa.array([1.5]), "column key is double, allowed are STRING and BINARY"),
-        ("timestamp", pa.array(["x"]), "column timestamp is string, allowed is TIMESTAMP"),
-        ("headers", pa.array([["x"]]), "column headers is list<.*ARRAY<STRUCT<key STRING"),
-    ],
-)
-def test_columns_of_another_type_are_refused(name: str, column: pa.Array, text: str) -> None:
-    columns = {"value": pa.array([b"v"]), name: column}
-    with pytest.raises(SchemaError, match=text):
-        RecordBatchEncoder().encode(pa.record_batch(columns))
-
-
-@pytest.mark.parametrize(
-    "data_type",
-    [
-        pa.binary(),
-        pa.string(),
-        pa.large_binary(),
-        pa.large_string(),
-        pa.binary_view(),
-        pa.string_view(),
-        pa.dictionary(pa.int8(), pa.string()),
-    ],
-)
-def test_every_kind_of_text_and_bytes_is_taken(data_type: pa.DataType) -> None:
-    expected = ["a", None, "", "schl\u00fcssel"]
-    column = pa.array([None, *expected, "z"], pa.string()).cast(data_type)
-    batch = pa.record_batch({"key": column, "value": column}).slice(1, 4)
-    rows = read_by_decoder(RecordBatchEncoder().encode(batch))
-    encoded = [None if text is None else text.encode() for text in expected]
-    assert [row[2] for row in rows] == [row[3] for row in rows] == encoded
-
-
-def test_fixed_size_and_null_columns_are_taken() -> None:
-    batch = pa.record_batch(
-        {"key": pa.array([b"ab", None], pa.binary(2)), "value": pa.nulls(2), "headers": pa.nulls(2)}
-    )
-    rows = read_by_decoder(RecordBatchEncoder().encode(batch))
-    assert [row[2:] for row in rows] == [(b"ab", None, []), (None, None, [])]
-
-
-def test_headers_of_large_types_and_slices() -> None:
-    records = [
-        RecordSpec(value=b"a", headers=[("n", bytes([place]))] * (place % 3)) for place in range(9)
-    ]
-    batch = arrow_batch(records)
-    large = pa.large_list(pa.struct([("key", pa.large_string()), ("value", pa.large_binary())]))
-    at = batch.schema.names.index("headers")
-    batch = batch.set_column(at, "headers", batch.column(at).cast(large))
-    encoded = RecordBatchEncoder().encode(batch.slice(3, 5))
-    assert read_by_decoder(encoded) == expected_rows(records[3:8])
-
-
-# Offsets
-
-
-def test_assigned_offsets_leave_the_crc_valid() -> None:
-    records = [RecordSpec(value=b"x" * 50)] * 100
-    encoder = RecordBatchEncoder(batch_size_bytes=1000, compression="zstd")
-    encoded = encoder.encode(arrow_batch(records))
-    assign_offsets(encoded.buffer, encoded.positions, base_offset=2**40, leader_epoch=7)
-    assert read_by_aiokafka(encoded.buffer.tobytes()) == expected_rows(records, 2**40)
-    for position in encoded.positions:
-        assert struct.unpack_from(">i", encoded.buffer.data, position + 12) == (7,)
-
-
 def test_row_numbers_in_group_errors_are_those_of_the_arrow_batch() -> None:
     batch = values(b"a", noise(500), b"b")
     encoder = RecordBatchEncoder(max_message_bytes=400)
     with pytest.raises(RecordTooLargeError, match="row 1:"):
         encoder.encode_groups(batch, np.array([2, 1, 0]), np.array([1, 3]))
-
-
-def test_kernels_are_compiled_once_whatever_comes() -> None:
-    plain = arrow_batch([RecordSpec(key=b"k", value=b"v", headers=[("h", b"")])])
-    read_only = np.array([0])
-    read_only.flags.writeable = False
-    for batch in (plain, values(b"a"), values(None), plain.slice(0, 0), arrow_batch([])):
-        for codec in ("none", "lz4"):
-            RecordBatchEncoder(compression=codec).encode(batch)
-    RecordBatchEncoder(log_append_time=True).encode_groups(plain, read_only, np.array([1]))
-    kernels: list[Any] = [
-        encode_kernels.plan_batches,
-        encode_kernels.write_records,
-        encode_kernels.write_batch_headers,
-        encode_kernels.header_section_sizes,
-    ]
-    for kernel in kernels:
-        assert len(kernel.signatures) == 1
 
 
 def test_a_timestamp_before_1970_is_refused_with_its_row_and_none_is_kept() -> None:
