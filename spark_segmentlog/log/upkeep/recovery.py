@@ -22,9 +22,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
 
-import numpy as np
-
-from spark_segmentlog.clock import now_ms
 from spark_segmentlog.errors import UnsafeTargetError, describe_offsets
 from spark_segmentlog.log.directory.cluster import Cluster, read_cluster
 from spark_segmentlog.log.directory.open_commit import has_commit_directory, read_open_commit
@@ -39,34 +36,30 @@ from spark_segmentlog.log.formats.checkpoints import (
 from spark_segmentlog.log.formats.producer_snapshot import ProducerState
 from spark_segmentlog.log.formats.transaction_index import (
     AbortedTransaction,
-    format_transaction_index,
 )
 from spark_segmentlog.log.io import files
 from spark_segmentlog.log.io.lock import DEFAULT_LOCK_TIMEOUT_MS
 from spark_segmentlog.log.io.reading import LOCAL, local_path
 from spark_segmentlog.log.names import (
     SWAP_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
     TopicPartition,
     segment_file_name,
 )
 from spark_segmentlog.log.partition.partition_log import PartitionLog, while_it_is_there
 from spark_segmentlog.log.partition.producer_replay import ProducerReplay
-from spark_segmentlog.log.segment.growth import BatchExtents, SegmentConfig, SegmentEnd
+from spark_segmentlog.log.segment.growth import SegmentConfig
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.upkeep.index_check import check_indexes
+from spark_segmentlog.log.upkeep.rebuild import rebuild_indexes
 from spark_segmentlog.log.upkeep.segment_survey import SegmentSurvey, survey_segment
 from spark_segmentlog.log.upkeep.swap import (
     finish_replacement,
     mark_files_behind_deleted,
     mark_segment_deleted,
     mark_snapshots_deleted,
-    segment_path,
     write_snapshot,
 )
 from spark_segmentlog.log.upkeep.verification import known_aborts, partition_logs
-from spark_segmentlog.log.write.append_state import TAIL_FILE_NAME
-from spark_segmentlog.log.write.index_completion import complete_indexes
 from spark_segmentlog.log.write.open_commits import finish_open_commits, locked_with_open_commits
 
 DEFAULTS = SegmentConfig()
@@ -354,7 +347,7 @@ class _Mender:
         is_possible = is_cut or survey.is_whole
         is_done = is_possible and not self.dry_run
         if is_done:
-            self._rebuild(survey, aborted)
+            rebuild_indexes(survey, aborted, index_interval_bytes=self.index_interval_bytes)
         if is_cut and is_done:
             _cut_off(survey)
         return _rebuild_action(
@@ -363,22 +356,6 @@ class _Mender:
             is_left=not is_possible,
             keeps_transactions=is_possible and aborted is None,
         )
-
-    def _rebuild(self, survey: SegmentSurvey, aborted: Sequence[AbortedTransaction] | None) -> None:
-        """Make the indexes of a segment again, from its good batches."""
-        segment = survey.segment
-        complete_indexes(
-            segment.topic_partition,
-            segment.directory,
-            SegmentEnd.empty(segment.base_offset, created_ms=now_ms()),
-            bytes_after=survey.valid_bytes,
-            index_interval_bytes=self.index_interval_bytes,
-            durable=True,
-            batches=_extents(survey),
-        )
-        _write_transaction_index(survey, aborted)
-        files.unlink(os.path.join(segment.directory, TAIL_FILE_NAME), missing_ok=True)
-        files.fsync_directory(segment.directory)
 
 
 def _take_mark_away(log: PartitionLog) -> None:
@@ -422,30 +399,6 @@ def _end_snapshots(log: PartitionLog, end_offset: int, states: Sequence[Producer
     files.fsync_directory(log.directory)
     write_snapshot(log.directory, end_offset, states)
     files.fsync_directory(log.directory)
-
-
-def _extents(survey: SegmentSurvey) -> BatchExtents:
-    count = survey.valid_count
-    positions = survey.positions[:count]
-    ends = np.append(positions[1:], survey.valid_bytes)[:count]
-    return BatchExtents(
-        ends - positions, survey.last_offsets[:count], survey.max_timestamps[:count]
-    )
-
-
-def _write_transaction_index(
-    survey: SegmentSurvey, aborted: Sequence[AbortedTransaction] | None
-) -> None:
-    """Write the entries; where they are not known, keep those whose markers are there."""
-    segment = survey.segment
-    if aborted is None:
-        entries = segment.transaction_index()
-        aborted = [it for it in entries if it.last_offset < survey.valid_next_offset]
-    path = segment_path(segment.directory, segment.base_offset, TRANSACTION_INDEX_SUFFIX)
-    if aborted:
-        files.write_atomically(path, format_transaction_index(aborted))
-    else:
-        files.unlink(path, missing_ok=True)
 
 
 def _cut_action(

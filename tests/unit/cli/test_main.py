@@ -159,7 +159,7 @@ def test_an_error_of_the_disk_is_one_line_too(
         raise OSError(28, os.strerror(28), "/disk")
 
     LogBuilder(tmp_path).partition("t", 0, [batches(1)])
-    monkeypatch.setattr("spark_segmentlog.log.upkeep.recovery.complete_indexes", fail)
+    monkeypatch.setattr("spark_segmentlog.log.upkeep.rebuild.complete_indexes", fail)
     ran = run("reindex", tmp_path)
     assert ran.exit_code == 2
     assert ran.stderr == "Error: [Errno 28] No space left on device: '/disk'\n"
