@@ -190,6 +190,8 @@ class Disk:
         self._synced_names: dict[str, dict[str, int]] = {}
         # Of a folder, each change since its last sync: what it held from which change on.
         self._changes: dict[str, list[tuple[int, dict[str, int]]]] = {}
+        # Folders that were renamed since the last sync of the one that they stand in.
+        self._moved: dict[str, list[tuple[str, str]]] = {}
         self._change_count = 0
         for folder, _, names in os.walk(root):
             self._sync_names(folder)
@@ -225,11 +227,17 @@ class Disk:
             self._synced_bytes[inode] = Path(f"/proc/self/fd/{arguments[0]}").read_bytes()
         elif name == "fsync_directory":
             self._sync_names(arguments[0])
+            for source, target in self._moved.pop(arguments[0], []):
+                self._take_over(source, target)
         if name in RENAMING:
             self._change_count += 1
             for folder in {os.path.dirname(path) for path in arguments[: RENAMING[name]]}:
                 changes = self._changes.setdefault(folder, [])
                 changes.append((self._change_count, _names_in(folder)))
+        if name == "rename" and os.path.isdir(arguments[1]):
+            self._moved.setdefault(os.path.dirname(arguments[1]), []).append(arguments[:2])
+            for folder, _, _ in os.walk(arguments[1]):
+                self._changes[folder] = [(self._change_count, _names_in(folder))]
 
     def lose_power(self, seed: int, *, names: str, data: str) -> None:
         """Leave the folder as a power cut would.
@@ -306,6 +314,12 @@ class Disk:
     def _sync_names(self, folder: str) -> None:
         self._synced_names[folder] = _names_in(folder)
         self._changes.pop(folder, None)
+
+    def _take_over(self, source: str, target: str) -> None:
+        """Have what lasts of a folder last under its new name."""
+        for folder, _, _ in os.walk(target):
+            before = source + folder.removeprefix(target)
+            self._synced_names[folder] = self._synced_names.pop(before, {})
 
     def _clear(self) -> None:
         for folder, folders, names in os.walk(self._root, topdown=False):

@@ -99,6 +99,26 @@ def test_what_is_synced_lasts(tmp_path: Path, change: Callable[[int], None], dat
     )
 
 
+def test_a_folder_has_its_new_name_once_the_one_above_is_synced(tmp_path: Path) -> None:
+    for is_synced in (False, True):
+        folder = tmp_path / str(is_synced)
+        with watched(folder) as (disk, _):
+            root = folder / "root"
+            for name in ("new", "made"):
+                files.mkdir(str(root / name))
+            descriptor = files.create_exclusive(str(root / "made" / "inside"))
+            os.close(descriptor)
+            for synced in (root / "made", root / "new", root):
+                files.fsync_directory(str(synced))
+            files.rename(str(root / "made"), str(root / "new"))
+            if is_synced:
+                files.fsync_directory(str(root))
+        disk.lose_power(0, names="lost", data="kept")
+        found = {str(it.relative_to(root)) for it in root.rglob("*")}
+        whole = {"file", "new", "new/inside"}
+        assert found == (whole if is_synced else {"file", "new", "made", "made/inside"})
+
+
 def test_a_rename_is_undone_until_its_folder_is_synced(tmp_path: Path) -> None:
     for is_synced in (False, True):
         folder = tmp_path / str(is_synced)
