@@ -42,7 +42,7 @@ table = read_arrow(bucket, subscribe="t.none", remote_storage_keys=keys).read_al
 print(f"{table.num_rows} records of t.none in the bucket, offsets from {table['offset'][0]}")
 
 segmentlog = str(Path(sys.executable).with_name("segmentlog"))
-command = [segmentlog, "restore", bucket, "--topic", "t.none", "--to", str(work / "restored")]
+command = [segmentlog, "salvage", bucket, str(work / "restored"), "--topic", "t.none"]
 for key_id, path in keys.items():
     command += ["--remote-key", key_id, path]
 subprocess.run(command, check=True)

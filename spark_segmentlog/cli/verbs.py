@@ -65,6 +65,6 @@ VERBS: Final = {
         Verb("retain", Effect.WRITES, "Delete segments by age, size or log start."),
         Verb("compact", Effect.WRITES, "Keep the latest record of each key."),
         Verb("create", Effect.WRITES, "Make the partitions of a topic."),
-        Verb("restore", Effect.WRITES, "Make a log directory of tiered storage."),
+        Verb("salvage", Effect.WRITES, "Copy all that is good to a new log directory."),
     )
 }

@@ -22,9 +22,9 @@ START_MS: Final = 1_739_260_800_000
 DATA: Final = "/var/lib/kafka/data"
 BACKUP: Final = "/backup/kafka"
 TIERED: Final = "/srv/tiered"
-RESTORED: Final = "/srv/restored"
+SALVAGED: Final = ("/srv/salvaged", "/srv/rescued")
 SCRATCH: Final = ("/data/kafka-logs", "/data/checkpoint", "/data/restored")
-PATHS: Final = (DATA, BACKUP, TIERED, RESTORED, *SCRATCH)
+PATHS: Final = (DATA, BACKUP, TIERED, *SALVAGED, *SCRATCH)
 
 
 def make_logs(root: Path) -> None:

@@ -6,7 +6,7 @@ import base64
 import gzip
 import json
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,7 +80,7 @@ def unpack(name: str, target: Path) -> Store:
     return Store(name, target)
 
 
-def read_rows(paths: str, **options: Any) -> dict[Key, tuple[Any, ...]]:
+def read_rows(paths: str | Sequence[str], **options: Any) -> dict[Key, tuple[Any, ...]]:
     """Read rows as `Store.truth` gives them; each offset must come once."""
     rows: dict[Key, tuple[Any, ...]] = {}
     for batch in read_arrow(paths, include_headers=True, **options):

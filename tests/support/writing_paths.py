@@ -28,9 +28,11 @@ from spark_segmentlog.log.upkeep.compaction import compact
 from spark_segmentlog.log.upkeep.compaction_config import CompactionConfig
 from spark_segmentlog.log.upkeep.recovery import recover, reindex
 from spark_segmentlog.log.upkeep.retention import RetentionConfig, apply_retention
+from spark_segmentlog.log.upkeep.salvage import UNFINISHED_SUFFIX, salvage
 from spark_segmentlog.log.write.commit import commit_staged_batches
 from spark_segmentlog.log.write.local_log import open_log
 from spark_segmentlog.log.write.open_commits import locked_for_writing
+from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch
 from tests.support.fault_layer import Faults, Killed
 from tests.support.scenarios import MARK, START_MS, Rows, Writing, read_indexes, read_rows, stage
 
@@ -45,6 +47,7 @@ OPTIONS: dict[str, Any] = {
 WIDE: dict[str, Any] = {**OPTIONS, "segment_bytes": 1 << 20}
 SMALL = SegmentConfig(segment_bytes=1000, index_interval_bytes=INDEX_INTERVAL_BYTES)
 LOOKED_UP = 5
+SALVAGED_FROM = "source"
 MARK_NAME = ".kafka_cleanshutdown"
 # What differs from run to run: locks, counters, when a segment was made, a new topic's random id.
 DIFFERENT = (
@@ -110,7 +113,12 @@ class EndState:
 
 
 def directories(root: Path) -> list[str]:
-    return [str(path) for path in sorted(root.iterdir())]
+    """List the log directories, but for one that is only read, and one that is half made."""
+    return [
+        str(path)
+        for path in sorted(root.iterdir())
+        if path.name != SALVAGED_FROM and path.suffix != UNFINISHED_SUFFIX
+    ]
 
 
 def end_state(root: Path) -> EndState:
@@ -402,6 +410,26 @@ def make_indexes(root: Path, report: Report) -> None:
     reindex(directories(root), index_interval_bytes=INDEX_INTERVAL_BYTES)
 
 
+# Salvage
+
+
+def make_source(root: Path) -> None:
+    """A damaged log, an empty folder for what is good of it, and a log beside that."""
+    make_damaged(root)
+    (root / "d0").rename(root / SALVAGED_FROM)
+    (root / "d0").mkdir()
+    LogBuilder(root / "d1").partition("u", 0, [[v2_batch([RecordSpec(value=b"beside")])]])
+
+
+def salvage_all(root: Path, report: Report) -> None:
+    """Salvage, as a person does who deletes what an earlier run left half made."""
+    target = root / "d0"
+    shutil.rmtree(f"{target}{UNFINISHED_SUFFIX}", ignore_errors=True)
+    if not (target.exists() and any(target.iterdir())):
+        salvage(str(root / SALVAGED_FROM), str(target))
+    report(1, True)
+
+
 def _path(
     name: str,
     prepare: Callable[[Path], None],
@@ -428,4 +456,5 @@ PATHS = [
     _path("recover tail", make_torn, mend, keeps_mark=False),
     _path("recover indexes", make_unindexed, mend),
     _path("reindex", make_marked, make_indexes),
+    _path("salvage", make_source, salvage_all, keeps_mark=False),
 ]

@@ -94,6 +94,17 @@ def check_leader_epochs(
             )
 
 
+def epochs_of_batches(runs: Iterable[EpochRun]) -> list[LeaderEpoch]:
+    """Tell a log's leader epochs by its batches alone; one that cannot be there is left out."""
+    joined = _joined(runs)
+    right = [run for number, run in enumerate(joined) if not _is_out_of_order(joined, number)]
+    epochs: list[LeaderEpoch] = []
+    for run in right:
+        if not epochs or run.epoch > epochs[-1].epoch:
+            epochs.append(LeaderEpoch(run.epoch, run.first_offset))
+    return epochs
+
+
 def _joined(runs: Iterable[EpochRun]) -> list[EpochRun]:
     joined: list[EpochRun] = []
     for run in runs:

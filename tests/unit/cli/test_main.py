@@ -38,7 +38,7 @@ def test_help_names_every_verb_whole() -> None:
     ("words", "expected"),
     [
         ("ver", {"verify"}),
-        ("re", {"recover", "reindex", "restore", "retain"}),
+        ("re", {"recover", "reindex", "retain"}),
         ("dump --tim", {"--timestamps"}),
         ("ls --format ", {"text", "json"}),
     ],

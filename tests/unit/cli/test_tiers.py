@@ -46,11 +46,11 @@ def test_dump_of_remote_segments_is_that_of_plain_ones(
     open_store: OpenStore, part: str, tmp_path: Path
 ) -> None:
     store = open_store("aiven-zstd-aes")
-    restored = tmp_path / "restored"
+    salvaged = tmp_path / "salvaged"
     selected = ["--topic", "t.none", "--format", "json"]
-    assert run("restore", *with_remote(store), *selected, "--to", restored).exit_code == 0
+    assert run("salvage", *with_remote(store), salvaged, *selected).exit_code == 0
     tiered = run("dump", *with_remote(store), part, *selected).objects
-    plain = run("dump", restored, part, *selected).objects
+    plain = run("dump", salvaged, part, *selected).objects
     assert list(map(_without_path, tiered)) == list(map(_without_path, plain))
 
 

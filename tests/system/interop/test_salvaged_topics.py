@@ -1,4 +1,4 @@
-"""A broker of a new cluster serves topics that were restored from the store of one that is gone."""
+"""A broker of a new cluster serves topics that were salvaged from the store of one that is gone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_segmentlog.log.tier.remote_options import RemoteOptions
-from spark_segmentlog.log.upkeep.restore import restore
+from spark_segmentlog.log.upkeep.salvage import salvage
 from tests.support.broker import Broker
 from tests.support.broker_data import ISOLATION_LEVELS
 from tests.support.kafka_jars import KafkaJars
@@ -19,22 +19,22 @@ pytestmark = pytest.mark.interop
 TOPICS = ("t.none", "t.zstd", "t.order", "t.tx")
 
 
-def test_a_broker_serves_what_was_restored(jars: KafkaJars, tmp_path: Path) -> None:
+def test_a_broker_serves_what_was_salvaged(jars: KafkaJars, tmp_path: Path) -> None:
     store = unpack("aiven-zstd-aes", tmp_path / "gone")
     with Broker(tmp_path / "node", jars, log_directory_names=["d0"]) as broker:
         for topic in TOPICS:
             broker.create_topic(topic, partitions=2, config={"retention.ms": -1})
         broker.stop()
         home = tmp_path / "node" / "d0"
-        restored = restore(
+        salvaged = salvage(
             store.log_directory,
-            str(tmp_path / "restored"),
+            str(tmp_path / "salvaged"),
             remote=RemoteOptions(uris=(store.remote,), keys=store.key_files),
             topics=TOPICS,
             topic_ids_of=str(home),
         )
         (home / ".kafka_cleanshutdown").unlink()
-        for partition in restored:
+        for partition in salvaged:
             shutil.rmtree(home / str(partition.topic_partition))
             shutil.move(partition.directory, home)
         broker.start()
