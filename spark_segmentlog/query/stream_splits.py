@@ -21,7 +21,6 @@ from spark_segmentlog.query.split_reader import ReadRequest, Slice, read_split
 
 _log = logging.getLogger(__name__)
 
-
 # Bad bytes are reported by the micro-batch that holds the first offset that is missing for them.
 _WHOLE_STREAM: Final = (0, MAX_OFFSET)
 

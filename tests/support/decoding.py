@@ -12,11 +12,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from spark_segmentlog.errors import (
-    CorruptRecordError,
-    MalformedTimestampError,
-    SegmentLogError,
-)
+from spark_segmentlog.errors import CorruptRecordError, MalformedTimestampError, SegmentLogError
 from spark_segmentlog.record.codec import block_window
 from spark_segmentlog.record.codec.decompression_buffer import DecompressionBuffer
 from spark_segmentlog.record.kernels import output as kernels
@@ -24,15 +20,8 @@ from spark_segmentlog.record.layout import MAGIC_OFFSET, MAGIC_V2
 from spark_segmentlog.record.plain.batch import Record, iterate_records
 from spark_segmentlog.record.plain.legacy import iterate_messages
 from spark_segmentlog.record.read.decoder import RecordDecoder
-from spark_segmentlog.record.read.header_table import (
-    HeaderTable,
-    StopReason,
-    scan_headers,
-)
-from spark_segmentlog.testing.builder import (
-    RecordSpec,
-    v2_batch,
-)
+from spark_segmentlog.record.read.header_table import HeaderTable, StopReason, scan_headers
+from spark_segmentlog.testing.builder import RecordSpec, v2_batch
 
 ALL_COLUMNS = (
     "key",
@@ -239,3 +228,6 @@ def failure(data: bytes, kind: type[CorruptRecordError], reason: str) -> Corrupt
 def small_batch(base_offset: int, count: int = 1, **options: Any) -> bytes:
     records = [RecordSpec(key=b"k", value=b"value-%d" % place) for place in range(count)]
     return v2_batch(records, base_offset=base_offset, **options)
+
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -120,3 +120,8 @@ def _with_plain_timestamps(part: pa.RecordBatch) -> pa.RecordBatch:
 
 def values(*data: bytes | None) -> pa.RecordBatch:
     return pa.record_batch({"value": pa.array(data, pa.binary())})
+
+
+def noise(size: int) -> bytes:
+    """Bytes that do not compress, always the same."""
+    return np.random.default_rng(20).integers(0, 256, size, np.uint8).tobytes()

@@ -11,36 +11,28 @@ piece by piece, and decoded from there by the same kernel. Bytes that are bad be
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
 
-from spark_segmentlog.errors import (
-    InvalidRecordError,
-    MalformedTimestampError,
-)
+from spark_segmentlog.errors import InvalidRecordError, MalformedTimestampError
 from spark_segmentlog.record import header_fields as fields
 from spark_segmentlog.record.codec.block_window import NO_LIMIT, BlockWindow, open_window
 from spark_segmentlog.record.codec.codec import BlockError, BlockTooLargeError, OutputFullError
-from spark_segmentlog.record.codec.codec_kernels import whole_frames
-from spark_segmentlog.record.codec.codecs import ZSTD, first_formats
+from spark_segmentlog.record.codec.codecs import first_formats
 from spark_segmentlog.record.codec.decompression_buffer import DecompressionBuffer
 from spark_segmentlog.record.kernels import decode as kernels
 from spark_segmentlog.record.kernels import headers, output
 from spark_segmentlog.record.kernels.checksum import entry_crc_is_good
-from spark_segmentlog.record.kernels.records import split_joined
-from spark_segmentlog.record.layout import (
-    COMPRESSION_CODEC_MASK,
-    MAGIC_V2,
-    RECORD_BATCH_OVERHEAD,
-)
+from spark_segmentlog.record.layout import COMPRESSION_CODEC_MASK, MAGIC_V2
 from spark_segmentlog.record.plain.batch import BatchPlace, iterate_records
 from spark_segmentlog.record.plain.legacy import iterate_messages
 from spark_segmentlog.record.read.arrow_output import ArrowOutput
+from spark_segmentlog.record.read.batch_groups import BatchGroups
+from spark_segmentlog.record.read.decoder_input import DecoderInput, cut_into_runs
 from spark_segmentlog.record.read.header_table import HeaderTable
 from spark_segmentlog.record.read.record_filter import EVERY_RECORD, RecordFilter
 from spark_segmentlog.record.read.streamed_batch import BatchPiece, StreamedBatch
@@ -50,32 +42,10 @@ from spark_segmentlog.record.types import Bools, Bytes, Int64s, bytes_view, flat
 # No Arrow array of ours holds more bytes than 32-bit offsets can tell, a single huge record
 # included.
 _MAX_ARROW_BYTES = 1 << 30
-# Batches that are decompressed before they are decoded, at most.
-_MAX_GROUP_ROWS = 1024
-_NO_SPANS: Int64s = np.empty((0, 2), np.int64)
 
 
 # Told the row of a header table, the first and the last offset of a wrapper.
 CheckWrapper = Callable[[int, int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class _Input:
-    """What one call of `decode` works on."""
-
-    buffer: Bytes
-    view: memoryview
-    entries: Int64s
-    file_position: int
-
-    def span(self, row: int) -> tuple[int, int]:
-        start = int(self.entries[row, fields.POSITION]) - self.file_position
-        return start, start + int(self.entries[row, fields.SIZE_BYTES])
-
-    def records(self, row: int) -> memoryview:
-        """What stands after the header of a batch."""
-        start, end = self.span(row)
-        return self.view[start + RECORD_BATCH_OVERHEAD : end]
 
 
 class RecordDecoder:
@@ -128,6 +98,7 @@ class RecordDecoder:
         self._check_crcs = check_crcs
         self._max_decompressed_bytes = max_decompressed_bytes
         self._scratch = DecompressionBuffer(max_decompressed_bytes)
+        self._groups = BatchGroups(self._scratch)
         self._check_wrapper: CheckWrapper | None = None
         self._first_formats = np.array(first_formats(), np.int64)
         self._start_offset = record_filter.bounds().start_offset
@@ -192,8 +163,8 @@ class RecordDecoder:
         self._check_wrapper = check_wrapper
         self._settings = self._settings._replace(start_offset=max(self._start_offset, min_offset))
         flat = flat_bytes(buffer)
-        source = _Input(flat, bytes_view(flat), table.entries, file_position)
-        for kind, rows, spans in _runs(source, selected, self._first_formats):
+        source = DecoderInput(flat, bytes_view(flat), table.entries, file_position)
+        for kind, rows, spans in cut_into_runs(source, selected, self._first_formats):
             yield from self._decode_run(source, kind, rows, spans)
 
     @property
@@ -206,7 +177,7 @@ class RecordDecoder:
         return self._output.pop_batch()
 
     def _decode_run(
-        self, source: _Input, kind: int, rows: Int64s, spans: Int64s
+        self, source: DecoderInput, kind: int, rows: Int64s, spans: Int64s
     ) -> Iterator[pa.RecordBatch]:
         if kind == headers.PLAIN_BATCH:
             return self._decode_batches(source, source.buffer, rows, spans, self._settings)
@@ -222,7 +193,7 @@ class RecordDecoder:
 
     def _decode_batches(
         self,
-        source: _Input,
+        source: DecoderInput,
         body: Bytes,
         rows: Int64s,
         spans: Int64s,
@@ -247,7 +218,7 @@ class RecordDecoder:
 
         return self._drive(step, source, rows, spans, first)
 
-    def _decode_compressed(self, source: _Input, rows: Int64s) -> Iterator[pa.RecordBatch]:
+    def _decode_compressed(self, source: DecoderInput, rows: Int64s) -> Iterator[pa.RecordBatch]:
         good = np.ones(len(rows), np.bool_)
         if self._check_crcs:
             headers.check_entry_crcs(
@@ -257,7 +228,7 @@ class RecordDecoder:
         while done < len(rows):
             row = int(rows[done])
             try:
-                spans = self._decompress_group(source, rows[done:], good[done:])
+                spans = self._groups.decompress(source, rows[done:], good[done:])
             except OutputFullError:
                 yield from self._decode_streamed(source, row)
                 done += 1
@@ -270,65 +241,7 @@ class RecordDecoder:
             )
             done += len(spans)
 
-    def _decompress_group(self, source: _Input, rows: Int64s, good: Bools) -> Int64s:
-        """Decompress batches from the first on, as many as fit; none when the first is bad.
-
-        `OutputFullError` says that the first is no ordinary one.
-        """
-        self._scratch.clear()
-        rows = rows[: _first_false(good[:_MAX_GROUP_ROWS])]
-        codecs = source.entries[rows, fields.ATTRIBUTES] & COMPRESSION_CODEC_MASK
-        zstd_rows = rows[: _first_false(codecs == ZSTD.number)]
-        if len(zstd_rows) > 1:
-            joined = self._decompress_joined(source, zstd_rows)
-            if len(joined):
-                return joined
-            self._scratch.clear()
-        spans = self._decompress_each(source, rows, codecs)
-        if len(zstd_rows) > 1 and len(spans):
-            alone = source.entries[rows[: len(spans)], fields.SIZE_BYTES]
-            self._scratch.learn(int(alone.sum()))
-        return spans
-
-    def _decompress_each(self, source: _Input, rows: Int64s, codecs: Int64s) -> Int64s:
-        scratch = self._scratch
-        spans: list[tuple[int, int]] = []
-        for row, codec in zip(rows.tolist(), codecs.tolist(), strict=True):
-            used = scratch.used_bytes
-            try:
-                block = source.records(row)
-                if used >= scratch.GROUP_BYTES or not scratch.append(codec, block, magic=MAGIC_V2):
-                    break
-            except OutputFullError:
-                if not spans:
-                    raise
-                break
-            except (BlockError, BlockTooLargeError):
-                # Those before it are decoded first; then it is the first of its group, and is told.
-                break
-            spans.append((used, scratch.used_bytes))
-        return np.array(spans, np.int64).reshape(-1, 2)
-
-    def _decompress_joined(self, source: _Input, rows: Int64s) -> Int64s:
-        """Decompress zstd batches by one call; their spans, or none when that cannot be."""
-        scratch = self._scratch
-        sizes = source.entries[rows, fields.SIZE_BYTES] - RECORD_BATCH_OVERHEAD
-        rows = rows[: np.searchsorted(np.cumsum(sizes), scratch.joined_bytes) + 1]
-        if len(rows) < 2:
-            return _NO_SPANS
-        ends = source.entries[rows, fields.POSITION] - source.file_position
-        ends += source.entries[rows, fields.SIZE_BYTES]
-        spans = np.column_stack((ends - sizes[: len(rows)], ends))
-        count = whole_frames(source.buffer, spans)
-        rows, spans = rows[:count], spans[:count]
-        if count < 2 or not scratch.append_joined([source.records(row) for row in rows.tolist()]):
-            return _NO_SPANS
-        counts = source.entries[rows, fields.RECORDS_COUNT]
-        if not split_joined(scratch.data, scratch.used_bytes, counts, scratch.marker, spans):
-            return _NO_SPANS
-        return spans[: _first_false(spans[:, 1] - spans[:, 0] <= scratch.max_bytes)]
-
-    def _decode_streamed(self, source: _Input, row: int) -> Iterator[pa.RecordBatch]:
+    def _decode_streamed(self, source: DecoderInput, row: int) -> Iterator[pa.RecordBatch]:
         """Decode one batch piece by piece: one that does not fit where ordinary ones do."""
         header = source.entries[row]
         window = BlockWindow(
@@ -347,7 +260,7 @@ class RecordDecoder:
         except (BlockError, BlockTooLargeError):
             self._raise_error(source, row, batch.reached)
 
-    def _decode_piece(self, source: _Input, piece: BatchPiece) -> Iterator[pa.RecordBatch]:
+    def _decode_piece(self, source: DecoderInput, piece: BatchPiece) -> Iterator[pa.RecordBatch]:
         alone = replace(source, entries=piece.entries)
         rows = np.zeros(1, np.int64)
         yield from self._decode_batches(
@@ -356,20 +269,20 @@ class RecordDecoder:
 
     # Formats 0 and 1
 
-    def _decode_messages(self, source: _Input, rows: Int64s) -> Iterator[pa.RecordBatch]:
+    def _decode_messages(self, source: DecoderInput, rows: Int64s) -> Iterator[pa.RecordBatch]:
         messages = plain_messages(source.entries, rows, source.file_position)
         step = self._message_step(source, source.buffer, messages, self._settings)
         return self._drive(step, source, rows)
 
     def _message_step(
-        self, source: _Input, buffer: Bytes, messages: Int64s, settings: output.Settings
+        self, source: DecoderInput, buffer: Bytes, messages: Int64s, settings: output.Settings
     ) -> Callable[[], int]:
         written = self._output
         return lambda: kernels.decode_messages(
             buffer, source.entries, messages, tuple(settings), written.state, written.outputs
         )
 
-    def _decode_wrappers(self, source: _Input, rows: Int64s) -> Iterator[pa.RecordBatch]:
+    def _decode_wrappers(self, source: DecoderInput, rows: Int64s) -> Iterator[pa.RecordBatch]:
         for row in rows.tolist():
             try:
                 wrapper = self._unwrap(source, row)
@@ -384,7 +297,7 @@ class RecordDecoder:
             except (BlockError, BlockTooLargeError):
                 self._raise_error(source, row)
 
-    def _unwrap(self, source: _Input, row: int) -> OpenWrapper:
+    def _unwrap(self, source: DecoderInput, row: int) -> OpenWrapper:
         """Open a wrapper, decompressed whole where it fits; `BlockError` where it is bad itself."""
         start, end = source.span(row)
         header = source.entries[row]
@@ -407,7 +320,7 @@ class RecordDecoder:
     def _drive(
         self,
         step: Callable[[], int],
-        source: _Input,
+        source: DecoderInput,
         rows: Int64s,
         spans: Int64s | None = None,
         first: tuple[int, int] = (0, 0),
@@ -444,7 +357,7 @@ class RecordDecoder:
         )
 
     def _raise_error(
-        self, source: _Input, row: int, first_bad: tuple[int, int] = (0, 0)
+        self, source: DecoderInput, row: int, first_bad: tuple[int, int] = (0, 0)
     ) -> NoReturn:
         """Raise what is wrong with an entry, as its plain twin finds it.
 
@@ -467,37 +380,3 @@ class RecordDecoder:
             pass
         place = BatchPlace(self._source, position, int(header[fields.BASE_OFFSET]), end - start)
         raise place.error(InvalidRecordError, "records that do not fit their batch")
-
-
-def _first_false(mask: Bools) -> int:
-    """How many are true from the first on."""
-    false = np.flatnonzero(~mask)
-    return int(false[0]) if len(false) else len(mask)
-
-
-def _runs(
-    source: _Input, selected: Bools | Int64s | None, formats: Int64s
-) -> Iterator[tuple[int, Int64s, Int64s]]:
-    """Cut the chosen rows where their kind changes: the kind, rows, and spans of their records."""
-    rows: Int64s = np.arange(len(source.entries))
-    if selected is not None:
-        rows = rows[selected]
-    planned, kinds = np.empty_like(rows), np.empty_like(rows)
-    spans = np.empty((len(rows), 2), np.int64)
-    count = headers.plan_entries(
-        source.entries,
-        rows,
-        source.file_position,
-        len(source.buffer),
-        formats,
-        planned,
-        kinds,
-        spans,
-    )
-    if count < 0:
-        raise IndexError("header table of other bytes than these")
-    kinds = kinds[:count]
-    starts = [0, *(np.flatnonzero(kinds[1:] != kinds[:-1]) + 1).tolist(), count]
-    for start, end in pairwise(starts):
-        if start < end:
-            yield int(kinds[start]), planned[start:end], spans[start:end]

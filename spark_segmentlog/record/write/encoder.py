@@ -18,31 +18,13 @@ import numpy as np
 import pyarrow as pa
 
 from spark_segmentlog.clock import now_ms
-from spark_segmentlog.errors import (
-    InvalidRowError,
-    OptionValueError,
-    RecordTooLargeError,
-    SchemaError,
-)
+from spark_segmentlog.errors import OptionValueError, RecordTooLargeError
 from spark_segmentlog.record.codec.codecs import block_writer, codec_number, max_compressed_bytes
 from spark_segmentlog.record.kernels import encode as encode_kernels
-from spark_segmentlog.record.kernels.output import SPARK_MAX_TIMESTAMP_MS
-from spark_segmentlog.record.layout import (
-    NO_TIMESTAMP,
-    RECORD_BATCH_OVERHEAD,
-    TIMESTAMP_TYPE_MASK,
-)
-from spark_segmentlog.record.types import ArrowArray, Bytes, Int64s
-from spark_segmentlog.record.write.arrow_columns import (
-    NO_HEADERS,
-    NO_INTS,
-    BinaryColumn,
-    HeadersColumn,
-    binary_column,
-    headers_column,
-    null_column,
-    own_int64s,
-)
+from spark_segmentlog.record.layout import RECORD_BATCH_OVERHEAD, TIMESTAMP_TYPE_MASK
+from spark_segmentlog.record.types import Bytes, Int64s
+from spark_segmentlog.record.write.arrow_columns import own_int64s
+from spark_segmentlog.record.write.rows import Rows, checked_rows
 
 # Measured with 16-byte keys and 100-byte values: a commit stamps each batch, so that 64 KiB take
 # nearly twice as long as 128; larger ones gain no more that shows in a whole write, while the
@@ -85,18 +67,6 @@ class EncodedBatches:
 
     def __len__(self) -> int:
         return len(self.positions)
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """One Arrow batch as flat arrays, and the order in which its rows are written."""
-
-    order: Int64s
-    group_ends: Int64s
-    timestamps: Int64s
-    keys: BinaryColumn
-    values: BinaryColumn
-    headers: HeadersColumn
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +206,14 @@ class RecordBatchEncoder:
         assert len(order) == 0 or (order.min() >= 0 and order.max() < records.num_rows)
         if append_time_ms is None:
             append_time_ms = now_ms()
-        rows = self._rows(records, order, group_ends, append_time_ms, first_row)
+        rows = checked_rows(
+            records,
+            order,
+            group_ends,
+            append_time_ms,
+            keeps_timestamps=not self._log_append_time,
+            first_row=first_row,
+        )
         plan = self._plan(rows, first_row)
         group_starts = np.concatenate([np.zeros(1, np.int64), rows.group_ends])[plan.groups]
         base_offsets = plan.first_places[:-1] - group_starts + base_offset
@@ -256,32 +233,7 @@ class RecordBatchEncoder:
             groups=plan.groups,
         )
 
-    def _rows(
-        self,
-        records: pa.RecordBatch,
-        order: Int64s,
-        group_ends: Int64s,
-        append_time_ms: int,
-        first_row: int,
-    ) -> _Rows:
-        headers = NO_HEADERS
-        if "headers" in records.schema.names:
-            headers = headers_column(records.column("headers"), "headers")
-            _check_header_keys(headers, first_row)
-        timestamps = np.full(records.num_rows, append_time_ms)
-        if not self._log_append_time and "timestamp" in records.schema.names:
-            timestamps = _timestamps_ms(records.column("timestamp"), append_time_ms)
-            _check_timestamps(timestamps, first_row)
-        return _Rows(
-            own_int64s(order),
-            own_int64s(group_ends),
-            timestamps,
-            _column_or_nulls(records, "key"),
-            _column_or_nulls(records, "value"),
-            headers,
-        )
-
-    def _plan(self, rows: _Rows, first_row: int) -> _Plan:
+    def _plan(self, rows: Rows, first_row: int) -> _Plan:
         count = len(rows.order)
         plan = _Plan(*(np.empty(count + (field == 1), np.int64) for field in range(5)))
         # A compressed batch is measured once it is there.
@@ -291,7 +243,7 @@ class RecordBatchEncoder:
             rows.group_ends,
             rows.keys.lengths,
             rows.values.lengths,
-            _header_sizes(rows.headers),
+            rows.header_sizes(),
             rows.timestamps,
             self._batch_limit,
             record_limit,
@@ -313,7 +265,7 @@ class RecordBatchEncoder:
         )
 
     def _write_plain(
-        self, rows: _Rows, plan: _Plan, base_offsets: Int64s
+        self, rows: Rows, plan: _Plan, base_offsets: Int64s
     ) -> tuple[Bytes, Int64s, Int64s]:
         positions = np.cumsum(plan.sizes) - plan.sizes
         buffer = np.empty(int(plan.sizes.sum()), np.uint8)
@@ -326,7 +278,7 @@ class RecordBatchEncoder:
         return buffer, positions, plan.sizes
 
     def _write_compressed(
-        self, rows: _Rows, plan: _Plan, base_offsets: Int64s, first_row: int
+        self, rows: Rows, plan: _Plan, base_offsets: Int64s, first_row: int
     ) -> tuple[Bytes, Int64s, Int64s]:
         assert self._write_block is not None
         payloads = plan.sizes - RECORD_BATCH_OVERHEAD
@@ -365,7 +317,7 @@ class RecordBatchEncoder:
         positions: Int64s,
         sizes: Int64s,
         first_batch: int,
-        rows: _Rows,
+        rows: Rows,
         plan: _Plan,
         base_offsets: Int64s,
     ) -> None:
@@ -413,76 +365,6 @@ def _check_size(name: str, value: int) -> None:
         raise OptionValueError(f"{name} is {value}, allowed are 1 to {MAX_INT32}")
 
 
-def _column_or_nulls(records: pa.RecordBatch, name: str) -> BinaryColumn:
-    if name not in records.schema.names:
-        return null_column(records.num_rows)
-    return binary_column(records.column(name), name)
-
-
-def _timestamps_ms(array: ArrowArray, append_time_ms: int) -> Int64s:
-    per_ms = {"us": 1_000, "ns": 1_000_000}
-    if not (pa.types.is_timestamp(array.type) or array.type == pa.int64()):
-        raise SchemaError(f"column timestamp is {array.type}, allowed is TIMESTAMP")
-    ticks = array.cast(pa.int64())
-    filled = ticks.fill_null(0) if ticks.null_count else ticks
-    values: Int64s = filled.to_numpy(zero_copy_only=False)
-    if pa.types.is_timestamp(array.type):
-        if array.type.unit == "s":
-            values = np.clip(values, -SPARK_MAX_TIMESTAMP_MS, SPARK_MAX_TIMESTAMP_MS) * 1_000
-        elif array.type.unit != "ms":
-            values = values // per_ms[array.type.unit]
-    if ticks.null_count:
-        values = np.where(ticks.is_null().to_numpy(zero_copy_only=False), append_time_ms, values)
-    return own_int64s(values)
-
-
-def _check_timestamps(timestamps: Int64s, first_row: int) -> None:
-    """Refuse times before 1970, as Kafka's producer and log cleaner do, and those no reader takes.
-
-    -1 stands for none.
-    """
-    bad = np.flatnonzero((timestamps < NO_TIMESTAMP) | (timestamps > SPARK_MAX_TIMESTAMP_MS))
-    if len(bad):
-        row = int(bad[0])
-        reason = (
-            "before 1970, which Kafka's log cleaner stops at"
-            if timestamps[row] < NO_TIMESTAMP
-            else "after the year 9999, which Spark does not read"
-        )
-        raise InvalidRowError(
-            f"column timestamp, row {first_row + row}: {timestamps[row]} ms is {reason}; allowed "
-            f"are 0 to {SPARK_MAX_TIMESTAMP_MS}, and -1 for no timestamp"
-        )
-
-
-def _check_header_keys(headers: HeadersColumn, first_row: int) -> None:
-    """Refuse the first row that has a header without a key; keys outside of lists do not count."""
-    missing = headers.keys.lengths < 0
-    if not missing.any():
-        return
-    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(missing)])
-    in_row = before[headers.starts + headers.lengths] - before[headers.starts]
-    rows = np.flatnonzero(in_row)
-    if len(rows):
-        row = int(rows[0])
-        start = int(headers.starts[row])
-        header = int(np.argmax(missing[start:]))
-        raise InvalidRowError(
-            f"column headers, row {first_row + row}: the key of header {header} is null, "
-            "allowed is text"
-        )
-
-
-def _header_sizes(headers: HeadersColumn) -> Int64s:
-    if headers is NO_HEADERS:
-        return NO_INTS
-    sizes = np.empty(len(headers.starts), np.int64)
-    encode_kernels.header_section_sizes(
-        headers.starts, headers.lengths, headers.keys.lengths, headers.values.lengths, sizes
-    )
-    return sizes
-
-
 def _runs(sizes: Int64s) -> Iterator[tuple[int, int]]:
     """Cut batches into runs of about `_RUN_BYTES`, each of one batch at least."""
     ends = np.cumsum(sizes)
@@ -496,7 +378,7 @@ def _runs(sizes: Int64s) -> Iterator[tuple[int, int]]:
 
 
 def _write_records(
-    buffer: Bytes, positions: Int64s, first_batch: int, rows: _Rows, plan: _Plan
+    buffer: Bytes, positions: Int64s, first_batch: int, rows: Rows, plan: _Plan
 ) -> None:
     headers = rows.headers
     encode_kernels.write_records(

@@ -7,21 +7,9 @@ import gc
 import pyarrow as pa
 import pytest
 
-from spark_segmentlog.record.read.header_table import (
-    scan_headers,
-)
-from spark_segmentlog.testing.builder import (
-    RecordSpec,
-    v2_batch,
-)
-from tests.support.decoding import (
-    arrow_batches,
-    as_array,
-    decoder,
-    read,
-    rows_of,
-    small_batch,
-)
+from spark_segmentlog.record.read.header_table import scan_headers
+from spark_segmentlog.testing.builder import RecordSpec, v2_batch
+from tests.support.decoding import arrow_batches, as_array, decoder, read, rows_of, small_batch
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 

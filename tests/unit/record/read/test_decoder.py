@@ -20,9 +20,7 @@ from pyspark.sql.types import (
 )
 
 from spark_segmentlog.errors import CrcMismatchError, InvalidRecordError, MalformedTimestampError
-from spark_segmentlog.record.read.header_table import (
-    scan_headers,
-)
+from spark_segmentlog.record.read.header_table import scan_headers
 from spark_segmentlog.record.read.record_filter import RecordFilter
 from spark_segmentlog.testing.builder import (
     RecordSpec,
@@ -33,6 +31,7 @@ from spark_segmentlog.testing.builder import (
 )
 from tests.support.decoding import (
     ALL_COLUMNS,
+    CODECS,
     arrow_batches,
     as_array,
     decoder,
@@ -41,9 +40,6 @@ from tests.support.decoding import (
     rows_of,
     small_batch,
 )
-
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-
 
 # Columns
 
@@ -229,25 +225,3 @@ def test_control_batches_are_not_looked_into() -> None:
     marker = bytearray(control_batch(0, base_offset=1))
     marker[-1] ^= 1
     assert read_offsets(small_batch(0) + bytes(marker) + small_batch(2)) == [0, 2]
-
-
-def test_large_and_small_entries_of_all_kinds_in_random_order() -> None:
-    chance = random.Random(11)
-    data, expected = [], []
-    offset = 0
-    for _ in range(300):
-        count = chance.choice([1, 1, 2, 50])
-        records = [
-            RecordSpec(key=b"k", value=chance.randbytes(chance.choice([0, 10, 3000])))
-            for _ in range(count)
-        ]
-        magic = chance.choice([0, 1, 2, 2, 2])
-        codec = chance.choice(CODECS[: 4 if magic == 1 else 3 if magic == 0 else 5])
-        if magic == 2:
-            data.append(v2_batch(records, base_offset=offset, codec=codec))
-        else:
-            data.append(legacy_message_set(magic, records, base_offset=offset, codec=codec))
-        expected += [(offset + place, record.value) for place, record in enumerate(records)]
-        offset += count
-    rows = read(b"".join(data), max_arrow_rows=100)
-    assert [(row[0], row[4]) for row in rows] == expected

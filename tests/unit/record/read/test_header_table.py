@@ -12,15 +12,8 @@ from spark_segmentlog.record.read.header_table import (
     find_next_batch,
     scan_headers,
 )
-from spark_segmentlog.testing.builder import (
-    legacy_message,
-)
-from tests.support.decoding import (
-    as_array,
-    decoder,
-    scan,
-    small_batch,
-)
+from spark_segmentlog.testing.builder import legacy_message
+from tests.support.decoding import as_array, decoder, scan, small_batch
 
 
 def test_scan_ends_exactly_with_the_last_batch() -> None:
