@@ -183,7 +183,7 @@ class ListedLog:
             is_index_trusted=True,
             is_moving=not is_exact,
             copy=RemoteCopy(
-                tier.remote.object_path(piece), piece.end_offset if bound is None else bound
+                tier.remote.objects.object_path(piece), piece.end_offset if bound is None else bound
             ),
             storage=tier.narrowed(piece.start_offset),
         )

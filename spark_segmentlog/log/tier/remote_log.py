@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
@@ -19,81 +18,29 @@ import numpy as np
 
 from spark_segmentlog.errors import RemoteStorageError
 from spark_segmentlog.log.formats.checkpoints import LeaderEpoch, parse_leader_epochs
-from spark_segmentlog.log.formats.offset_index import OffsetIndex
 from spark_segmentlog.log.formats.producer_snapshot import ProducerState, parse_producer_snapshot
-from spark_segmentlog.log.io.reading import LogFile, Storage, not_there
 from spark_segmentlog.log.names import MAX_OFFSET
-from spark_segmentlog.log.segment import index_trust
-from spark_segmentlog.log.segment.segment import Segment
-from spark_segmentlog.log.segment.walk import HeaderWalk
 from spark_segmentlog.log.tier.lineage import choose_pieces
 from spark_segmentlog.log.tier.metadata_records import SegmentState
-from spark_segmentlog.log.tier.metadata_topic import MetadataTopic, PartitionRecords
-from spark_segmentlog.log.tier.objects import BytesFile, EndOfFile
+from spark_segmentlog.log.tier.metadata_topic import PartitionRecords
 from spark_segmentlog.log.tier.remote_segment import (
     IndexKind,
-    Keys,
     RemotePiece,
     RemoteSegment,
     StoreListing,
     StoreNote,
     TopicIdPartition,
 )
+from spark_segmentlog.log.tier.remote_source import RemoteSource
+from spark_segmentlog.log.tier.segment_objects import SegmentObjects
 from spark_segmentlog.log.tier.stores import RemoteStore
 from spark_segmentlog.record.types import Int64s
 
-DESCRIBING_THREADS: Final = 16
 _NOT_COUNTING: Final = (
     "counts no more: it lies below the log's start, its deletion has begun, or another copy serves"
 )
 
 _log = logging.getLogger(__name__)
-
-
-class RemoteSource:
-    """The stores of a read, and the metadata of what is in them. Pickles without what was read.
-
-    Parameters
-    ----------
-    stores : sequence of RemoteStore
-    keys : Keys
-    log_directories : sequence of (Storage, str)
-        In which ``__remote_log_metadata`` may lie.
-
-    Attributes
-    ----------
-    described : dict of str to RemoteSegment
-        What stores have told of segments, by id: it never changes.
-    """
-
-    def __init__(
-        self,
-        stores: Sequence[RemoteStore],
-        keys: Keys,
-        log_directories: Sequence[tuple[Storage, str]] = (),
-    ) -> None:
-        self.stores = tuple(stores)
-        self.keys = keys
-        self._log_directories = tuple(log_directories)
-        self.described: dict[str, RemoteSegment] = {}
-        self._metadata: MetadataTopic | None = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return RemoteSource, (self.stores, self.keys, self._log_directories)
-
-    @property
-    def metadata(self) -> MetadataTopic:
-        """The metadata topic, as of the last `refresh`."""
-        if self._metadata is None:
-            self.refresh()
-        assert self._metadata is not None
-        return self._metadata
-
-    def refresh(self) -> None:
-        """Read what has come to the metadata topic."""
-        if self._metadata is None:
-            self._metadata = MetadataTopic(self._log_directories)
-        self._metadata.refresh()
 
 
 @dataclass(frozen=True)
@@ -128,6 +75,8 @@ class RemoteLog:
     ----------
     known : RemotePiece or None
         See above, until the stores are listed.
+    objects : SegmentObjects
+        Reads what the pieces consist of.
     """
 
     def __init__(
@@ -147,8 +96,7 @@ class RemoteLog:
         self._chosen: _Chosen | None = None
         # Shared by all that were narrowed from one: whoever finds an object gone tells the others.
         self._gone: set[str] = set() if gone is None else gone
-        self._indexes: dict[tuple[str, IndexKind], bytes | None] = {}
-        self._read_detail: tuple[RemoteStore, str, Any] | None = None
+        self.objects = SegmentObjects(source, partition, self._gone)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RemoteLog, (*self._parts, self.known, self._gone)
@@ -197,7 +145,7 @@ class RemoteLog:
         starts = chosen.starts
         first = max(int(np.searchsorted(starts, start_offset, "right")) - 1, 0)
         behind = int(np.searchsorted(starts, end_offset, "left"))
-        described = self._describe_all([it.segment for it in chosen.pieces[first:behind]])
+        described = self.objects.describe_all([it.segment for it in chosen.pieces[first:behind]])
         if len(described) < behind - first:
             self._chosen = None
             self.settle(start_offset, end_offset)
@@ -227,110 +175,18 @@ class RemoteLog:
             found.extend(StoreNote(it.places[0][1], _NOT_COUNTING) for it in others)
         return found
 
-    # Reading
-
-    def open_log(self, piece: RemotePiece) -> LogFile:
-        """Open the plain log of a piece.
-
-        Raises
-        ------
-        FileNotFoundError
-            It is in none of the stores; it counts no more.
-        RemoteStorageError
-        """
-        for store, path in self._places(piece.segment):
-            try:
-                detail = self._detail(store, path, piece.segment)
-                file = store.layout.open_log(store.storage, path, detail, self.source.keys)
-            except FileNotFoundError:
-                continue
-            if not piece.is_cut:
-                return file
-            return EndOfFile(file, self._position_of(piece, file))
-        store, path = self._places(piece.segment)[0]
-        _log.warning("%s is not there, or not all of it", store.layout.object_path(path))
-        self._gone.add(piece.segment.segment_id)
-        raise not_there(store.layout.object_path(path))
-
-    def read_index(self, piece: RemotePiece, kind: IndexKind) -> bytes | None:
-        """Read an index of a piece; None where it has none, as one that begins inside a segment."""
-        if piece.is_cut and kind in (IndexKind.OFFSET, IndexKind.TIME):
-            return None
-        return self._read_index(piece.segment, kind)
-
-    def size_bytes(self, piece: RemotePiece) -> int:
-        """Measure the plain log of a piece."""
-        if piece.segment.size_bytes is not None and not piece.is_cut:
-            return piece.segment.size_bytes
-        with self.open_log(piece) as file:
-            return file.size()
-
-    def object_path(self, piece: RemotePiece) -> str:
-        """Name the object that holds the log of a piece."""
-        store, path = self._places(piece.segment)[0]
-        return store.layout.object_path(path)
-
     def producers_at_end(self) -> list[ProducerState] | None:
         """Read what producers had written where the last piece ends; None where nothing tells."""
         pieces = self.pieces()
         if not pieces or pieces[-1].end_offset != pieces[-1].segment.end_offset:
             return None
-        data = self.read_index(pieces[-1], IndexKind.PRODUCER_SNAPSHOT)
+        data = self.objects.read_index(pieces[-1], IndexKind.PRODUCER_SNAPSHOT)
         return None if data is None else parse_producer_snapshot(data)
 
     def leader_epochs_text(self) -> bytes | None:
         """Read the checkpoint of leader epochs that was kept with the last piece."""
         pieces = self.pieces()
-        return self.read_index(pieces[-1], IndexKind.LEADER_EPOCHS) if pieces else None
-
-    def _read_index(self, segment: RemoteSegment, kind: IndexKind) -> bytes | None:
-        key = segment.segment_id, kind
-        if key not in self._indexes:
-            self._indexes = {key: self._fetch_index(segment, kind)}
-        return self._indexes[key]
-
-    def _fetch_index(self, segment: RemoteSegment, kind: IndexKind) -> bytes | None:
-        if kind is IndexKind.TRANSACTION and segment.has_transaction_index is False:
-            return None
-        for store, path in self._places(segment):
-            try:
-                detail = self._detail(store, path, segment)
-                return store.layout.read_index(store.storage, path, kind, detail, self.source.keys)
-            except FileNotFoundError:
-                continue
-        return None
-
-    def _detail(self, store: RemoteStore, path: str, segment: RemoteSegment) -> Any:
-        """Give what a segment is opened by, read once."""
-        if segment.detail is not None:
-            return segment.detail
-        known = self._read_detail
-        if known is None or known[:2] != (store, path):
-            known = store, path, store.layout.read_detail(store.storage, path)
-            self._read_detail = known
-        return known[2]
-
-    def _places(self, segment: RemoteSegment) -> list[tuple[RemoteStore, str]]:
-        return [(self.source.stores[number], path) for number, path in segment.places]
-
-    def _position_of(self, piece: RemotePiece, file: LogFile) -> int:
-        """Find where the batch stands that a piece inside of a segment begins with."""
-        segment = Segment(
-            topic_partition=self.partition.topic_partition,
-            directory=self.object_path(piece),
-            base_offset=piece.segment.base_offset,
-            end_offset_bound=None,
-        )
-        data = self._read_index(piece.segment, IndexKind.OFFSET) or b""
-        index = OffsetIndex(BytesFile(segment.directory, data), segment.base_offset)
-        entry = index.lookup(piece.start_offset, below_position=file.size())
-        is_believed = entry is not None and index_trust.is_position(segment, file, entry)
-        position = entry.position if entry is not None and is_believed else 0
-        for table in HeaderWalk(segment, file, position=position):
-            rows = np.flatnonzero(table.last_offset >= piece.start_offset)
-            if len(rows):
-                return int(table.position[rows[0]])
-        return file.size()
+        return self.objects.read_index(pieces[-1], IndexKind.LEADER_EPOCHS) if pieces else None
 
     # Which pieces count
 
@@ -403,7 +259,7 @@ class RemoteLog:
             What lies in a store is not what it must be, and no other segment stands for it.
         """
         bad: dict[int, RemoteStorageError] = {}
-        described = self._describe_all(segments, bad)
+        described = self.objects.describe_all(segments, bad)
         lineage = self._lineage or self._stored_lineage(described)
         pieces = choose_pieces(described, lineage)
         for base_offset, error in bad.items():
@@ -428,67 +284,8 @@ class RemoteLog:
         newest = max(segments, key=_age, default=None)
         if newest is None:
             return ()
-        data = self._read_index(newest, IndexKind.LEADER_EPOCHS) or b""
+        data = self.objects.read_segment_index(newest, IndexKind.LEADER_EPOCHS) or b""
         return parse_leader_epochs(data.decode("utf-8", "replace")) or _newest_epochs(segments)
-
-    def _describe_all(
-        self,
-        segments: Sequence[RemoteSegment],
-        bad: dict[int, RemoteStorageError] | None = None,
-    ) -> list[RemoteSegment]:
-        """Describe segments, without those that have gone since the listing.
-
-        Parameters
-        ----------
-        bad : dict of int to RemoteStorageError, optional
-            Gets the errors of segments that cannot be described, by base offset; without it the
-            first one is raised.
-        """
-
-        def describe(segment: RemoteSegment) -> RemoteSegment | None:
-            try:
-                return segment if segment.end_offset is not None else self._described(segment)
-            except RemoteStorageError as error:
-                if bad is None:
-                    raise
-                bad[segment.base_offset] = error
-                return None
-
-        if len(segments) <= 1:
-            found = list(map(describe, segments))
-        else:
-            with ThreadPoolExecutor(min(DESCRIBING_THREADS, len(segments))) as pool:
-                found = list(pool.map(describe, segments))
-        return [it for it in found if it is not None]
-
-    def _described(self, segment: RemoteSegment) -> RemoteSegment | None:
-        known = self.source.described.get(segment.segment_id)
-        if known is not None and known.places == segment.places:
-            return known
-        found = self._describe(segment)
-        if found is not None:
-            self.source.described[segment.segment_id] = found
-        return found
-
-    def _describe(self, segment: RemoteSegment) -> RemoteSegment | None:
-        for store, path in self._places(segment):
-            try:
-                detail = self._detail(store, path, segment)
-                description = store.layout.describe(
-                    store.storage, path, segment.base_offset, detail
-                )
-            except FileNotFoundError:
-                continue
-            return replace(
-                segment,
-                end_offset=description.end_offset,
-                leader_epochs=description.leader_epochs,
-                max_timestamp_ms=description.max_timestamp_ms,
-                size_bytes=description.size_bytes,
-                detail=detail,
-            )
-        self._gone.add(segment.segment_id)
-        return None
 
 
 def _age(segment: RemoteSegment) -> tuple[int, int]:

@@ -13,9 +13,10 @@ from spark_segmentlog.log.formats.checkpoints import read_leader_epochs, read_pa
 from spark_segmentlog.log.io.reading import Storage
 from spark_segmentlog.log.io.threads import in_parallel
 from spark_segmentlog.log.names import find_topic_partition
-from spark_segmentlog.log.tier.remote_log import RemoteLog, RemoteSource
+from spark_segmentlog.log.tier.remote_log import RemoteLog
 from spark_segmentlog.log.tier.remote_options import NO_REMOTE, RemoteOptions
 from spark_segmentlog.log.tier.remote_segment import TopicIdPartition
+from spark_segmentlog.log.tier.remote_source import RemoteSource
 from spark_segmentlog.log.tier.stores import RemoteStore, find_store, open_store
 from spark_segmentlog.log.tier.tiered_storage import TieredStorage
 from spark_segmentlog.record.system.topics import INTERNAL_TOPICS

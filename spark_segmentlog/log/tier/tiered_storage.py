@@ -91,8 +91,8 @@ class TieredStorage(OpeningStorage):
             return self._local(path).open_input(path) if data is None else BytesFile(path, data)
         piece, suffix = found
         if suffix == LOG_SUFFIX:
-            return self.remote.open_log(piece)
-        data = self.remote.read_index(piece, INDEX_KINDS[suffix])
+            return self.remote.objects.open_log(piece)
+        data = self.remote.objects.read_index(piece, INDEX_KINDS[suffix])
         if data is None:
             raise not_there(path)
         return BytesFile(path, data)
@@ -101,7 +101,7 @@ class TieredStorage(OpeningStorage):
         """Measure a file, in bytes."""
         found = self._find(path)
         if found is not None and found[1] == LOG_SUFFIX:
-            return self.remote.size_bytes(found[0])
+            return self.remote.objects.size_bytes(found[0])
         if found is None and self.local is not None:
             return self.local.size(path)
         with self.open_input(path) as file:
@@ -118,7 +118,8 @@ class TieredStorage(OpeningStorage):
             return self.local is not None and self.local.exists(path)
         piece, suffix = found
         return (
-            suffix == LOG_SUFFIX or self.remote.read_index(piece, INDEX_KINDS[suffix]) is not None
+            suffix == LOG_SUFFIX
+            or self.remote.objects.read_index(piece, INDEX_KINDS[suffix]) is not None
         )
 
     def is_directory(self, path: str) -> bool:
