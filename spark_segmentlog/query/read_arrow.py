@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from spark_segmentlog.query.options import keywords_to_options, parse_read_options, warn_ignored
-from spark_segmentlog.query.read_options import View
+from spark_segmentlog.query.read_options import Mode, View
 from spark_segmentlog.query.read_plan import plan_whole_ranges
 from spark_segmentlog.query.schema import default_schema, schema_of_columns, shape_rows
-from spark_segmentlog.query.split_reader import ReadRequest, read_split
+from spark_segmentlog.query.split_reader import (
+    ReadRequest,
+    Split,
+    read_in_threads,
+    read_split,
+)
 from spark_segmentlog.query.views import read_view
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
@@ -22,6 +27,7 @@ def read_arrow(
     paths: Paths,
     *,
     columns: Sequence[str] | None = None,
+    use_threads: bool = True,
     **options: Any,
 ) -> pa.RecordBatchReader:
     """Read the same rows as ``spark.read.format("segmentlog")``, without Spark.
@@ -32,6 +38,12 @@ def read_arrow(
         Log directories, partition directories, `.log` files, globs of these.
     columns : sequence of str, optional
         Columns to decode, in any order; by default those of the row schema.
+    use_threads : bool
+        Whether a log of more than a few hundred KiB is read by one thread and decoded by as many as
+        `pyarrow.cpu_count()` says; not with a `mode` that steps over bad bytes, nor for a `view`.
+        Memory grows with the threads: there are two pieces more than threads at once, each of some
+        MiB of the file, and of 64 MiB of rows at most. Close or drop a reader that is not used up,
+        which ends its threads. Without, only the reading of the next piece has a thread.
     **options
         The options of a batch read in snake case (``starting_offsets``, ``kafka_isolation_level``),
         as text or as Python values: numbers, booleans, lists, dicts for JSON.
@@ -52,9 +64,19 @@ def read_arrow(
     schema = default_schema(parsed) if columns is None else schema_of_columns(columns, parsed)
     request = ReadRequest(options=parsed, shape=shape_rows(schema, parsed), read_ahead=True)
     splits = plan_whole_ranges(parsed)
-    read = read_split if parsed.view is View.RECORDS else read_view
-    batches = (batch for split in splits for batch in read(split, request))
-    return pa.RecordBatchReader.from_batches(schema, batches)
+    threads_count = pa.cpu_count() if use_threads else 1
+    return pa.RecordBatchReader.from_batches(schema, _batches(splits, request, threads_count))
+
+
+def _batches(
+    splits: Iterable[Split], request: ReadRequest, threads_count: int
+) -> Iterator[pa.RecordBatch]:
+    options = request.options
+    if options.view is not View.RECORDS:
+        return (batch for split in splits for batch in read_view(split, request))
+    if threads_count > 1 and options.mode is Mode.FAILFAST:
+        return read_in_threads(splits, request, threads_count)
+    return (batch for split in splits for batch in read_split(split, request))
 
 
 def path_texts(paths: Paths) -> list[str]:

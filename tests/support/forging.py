@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from spark_segmentlog import read_arrow
 from spark_segmentlog.log.findings import Finding
@@ -33,7 +34,7 @@ def flip(path: Path, position: int, bit: int) -> None:
     path.write_bytes(data)
 
 
-def permissive(path: Path, **options: object) -> tuple[list[int], list[dict[str, object]]]:
+def permissive(path: Path, **options: Any) -> tuple[list[int], list[dict[str, object]]]:
     """Read the offsets, and what is told of bad bytes."""
     columns = ["offset", "_corrupt_record"]
     table = read_arrow(

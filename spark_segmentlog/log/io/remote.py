@@ -7,6 +7,7 @@ import glob
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from threading import Lock
 from typing import Any, Final
 
 import numpy as np
@@ -41,6 +42,8 @@ class _ArrowFile(Closing):
             self._file = filesystem.open_input_file(path)
         self._size: int | None = None
         self._block_bytes = block_bytes
+        # A scan's thread reads on while others look around a bad batch.
+        self._lock = Lock()
         self._block = (0, b"")
         self._ahead: tuple[int, Future[bytes]] | None = None
 
@@ -60,7 +63,8 @@ class _ArrowFile(Closing):
             return bytes(self._file.read_at(end - position, position)) if position < end else b""
         parts = []
         while position < end:
-            start, block = self._block_at(position)
+            with self._lock:
+                start, block = self._block_at(position)
             part = block[position - start : end - start]
             if not part:
                 break

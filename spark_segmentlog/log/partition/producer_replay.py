@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 
 from spark_segmentlog.errors import CorruptRecordError
 from spark_segmentlog.log.formats.producer_snapshot import ProducerState
@@ -119,6 +120,6 @@ class ProducerReplay:
                 is_good = piece.table.position < end_position
                 if is_good.any():
                     table = piece.table.select(is_good)
-                    yield Piece(table, piece.buffer, piece.file_position, piece.floor)
+                    yield replace(piece, table=table)
                 if walk.position >= end_position:
                     return

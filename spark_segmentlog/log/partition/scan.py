@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 import pyarrow as pa
 
 from spark_segmentlog.log.partition.listed_log import ListedLog
 from spark_segmentlog.log.partition.lost_ranges import Losses, OnDataLoss
 from spark_segmentlog.log.partition.pursuit import SegmentPursuit
+from spark_segmentlog.log.segment.scanned_piece import ScannedPiece
 from spark_segmentlog.log.segment.scanner import ScanOptions, SegmentScanner
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.segment.walk_options import OnCorrupt
 from spark_segmentlog.log.transactions.outcomes import TransactionOutcomes, WholeRead
 
 READ_COMMITTED: Final = "read_committed"
+
+_T = TypeVar("_T")
 
 
 def scan_segments(
@@ -51,16 +54,31 @@ def scan_segments(
     CorruptRecordError
         Bad bytes, and the options do not say to skip them.
     """
-    if not segments:
-        return
-    log_end_offset = None
-    if finds_stable_offset:
-        assert partition_log is not None
-        log_end_offset = partition_log.log_end_offset
-    scan = _PartitionScan(
-        segments, options, on_corrupt, on_data_loss, partition_log, log_end_offset
-    )
-    yield from scan.rows()
+    if segments:
+        log_end_offset = _known_end(partition_log) if finds_stable_offset else None
+        scan = _PartitionScan(
+            segments, options, on_corrupt, on_data_loss, partition_log, log_end_offset
+        )
+        yield from scan.rows()
+
+
+def scan_pieces(
+    segments: Sequence[Segment],
+    options: ScanOptions,
+    *,
+    partition_log: ListedLog | None = None,
+    finds_stable_offset: bool = False,
+) -> Generator[ScannedPiece]:
+    """Give what `scan_segments` does yet to be decoded, large pieces apart from the scan."""
+    if segments:
+        log_end_offset = _known_end(partition_log) if finds_stable_offset else None
+        scan = _PartitionScan(segments, options, None, None, partition_log, log_end_offset)
+        yield from scan.pieces()
+
+
+def _known_end(partition_log: ListedLog | None) -> int:
+    assert partition_log is not None
+    return partition_log.log_end_offset
 
 
 class _PartitionScan:
@@ -88,12 +106,18 @@ class _PartitionScan:
         self._outcomes = self._new_outcomes()
 
     def rows(self) -> Iterator[pa.RecordBatch]:
+        yield from self._each(self._scanner.scan)
+        yield from self._scanner.flush()
+
+    def pieces(self) -> Iterator[ScannedPiece]:
+        yield from self._each(self._scanner.pieces)
+        yield ScannedPiece(self._scanner.flush)
+
+    def _each(self, read: Callable[..., Iterator[_T]]) -> Iterator[_T]:
         scanner, wanted_end = self._scanner, self._options.record_filter.end_offset
         while (segment := self._pursuit.next()) is not None:
             try:
-                yield from scanner.scan(
-                    segment, outcomes=self._outcomes, on_lost=self._losses.tell_at_end
-                )
+                yield from read(segment, outcomes=self._outcomes, on_lost=self._losses.tell_at_end)
                 if self._outcomes is not None:
                     wanted_end = min(wanted_end, self._outcomes.stable_offset)
                 if scanner.next_offset >= wanted_end:
@@ -106,7 +130,6 @@ class _PartitionScan:
                     scanner.next_offset = max(scanner.next_offset, bound or 0)
             except FileNotFoundError:
                 self._look_again()
-        yield from scanner.flush()
 
     def _look_again(self) -> None:
         """Go on in a new listing, in which batches stand at other positions."""

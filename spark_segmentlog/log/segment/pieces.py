@@ -39,13 +39,16 @@ class Piece:
     """A piece of a segment in memory: the headers of its batches, its bytes and where they lie.
 
     `file_position` is that of the first byte of `buffer`. Offsets below `floor` were met before, in
-    batches in front of the piece.
+    batches in front of the piece. `offset_before` is the offset after all that the walk met in
+    front of the piece, `next_offset` the one after all up to its end.
     """
 
     table: HeaderTable
     buffer: npt.NDArray[np.uint8]
     file_position: int
     floor: int = 0
+    offset_before: int = 0
+    next_offset: int = 0
 
     def parse_batch(self, row: int, source: str) -> None:
         """Parse one batch of format 2 plainly, only to raise what is wrong with it."""

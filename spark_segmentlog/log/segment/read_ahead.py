@@ -10,7 +10,7 @@ from spark_segmentlog.log.segment.pieces import FIRST_READ_BYTES, Piece, ReadBuf
 from spark_segmentlog.log.segment.walk import HeaderWalk
 
 
-class ChosenPiece(Protocol):
+class _ChosenPiece(Protocol):
     """What somebody made of a piece."""
 
     @property
@@ -18,7 +18,7 @@ class ChosenPiece(Protocol):
         """Whether nothing after the piece is wanted."""
 
 
-_Chosen = TypeVar("_Chosen", bound=ChosenPiece)
+_Chosen = TypeVar("_Chosen", bound=_ChosenPiece)
 
 
 def pieces_ahead(walk: HeaderWalk, choose: Callable[[Piece], _Chosen]) -> Iterator[_Chosen]:

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from spark_segmentlog.errors import CorruptRecordError
 from spark_segmentlog.log.io.reading import LogFile
 from spark_segmentlog.log.names import MAX_OFFSET, TopicPartition
 from spark_segmentlog.log.segment import index_trust
-from spark_segmentlog.log.segment.pieces import Piece, ReadBuffer
+from spark_segmentlog.log.segment.piece_choice import ChosenPiece, PieceChooser
+from spark_segmentlog.log.segment.pieces import READ_BUFFER_BYTES, ReadBuffer
 from spark_segmentlog.log.segment.read_ahead import pieces_ahead
+from spark_segmentlog.log.segment.scanned_piece import ScannedPiece, SharedFile, Spares
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.segment.walk import HeaderWalk
 from spark_segmentlog.log.segment.walk_options import OnCorrupt, WalkOptions
 from spark_segmentlog.record.read.decoder import RecordDecoder
-from spark_segmentlog.record.read.header_table import HeaderTable, check_crcs
-from spark_segmentlog.record.read.record_filter import EntryChoice, RecordFilter, choose_entries
-from spark_segmentlog.record.types import Bools
+from spark_segmentlog.record.read.record_filter import RecordFilter
 
 if TYPE_CHECKING:
     from spark_segmentlog.log.transactions.outcomes import TransactionOutcomes
+
+APART_BYTES: Final = 2 * 1024 * 1024
+"""Size of pieces that are decoded apart: several are in memory at once."""
 
 ALL_COLUMNS: Final = (
     "key",
@@ -99,21 +100,10 @@ class SegmentScanner:
         self.next_offset = options.record_filter.start_offset
         self._on_corrupt = on_corrupt
         self._buffer = ReadBuffer()
-        limits = (
-            {}
-            if options.max_decompressed_bytes is None
-            else {"max_decompressed_bytes": options.max_decompressed_bytes}
-        )
-        self._decoder = RecordDecoder(
-            options.columns,
-            topic=topic_partition.topic,
-            partition=topic_partition.partition,
-            source="",
-            record_filter=options.record_filter,
-            check_crcs=options.check_crcs,
-            validate_first=options.skip_corrupt,
-            **limits,
-        )
+        self._decoder = _make_decoder(topic_partition, options)
+        # For pieces that others decode.
+        self._buffers = Spares(partial(ReadBuffer, APART_BYTES))
+        self._decoders = Spares(partial(_make_decoder, topic_partition, options))
 
     @property
     def schema(self) -> pa.Schema:
@@ -137,6 +127,32 @@ class SegmentScanner:
     ) -> Iterator[pa.RecordBatch]:
         """Decode the rows of a segment; some may be held back until `flush`.
 
+        As `pieces`, with every piece decoded before the next one is chosen.
+        """
+        scanned = self.pieces(
+            segment,
+            start_position=start_position,
+            end_position=end_position,
+            outcomes=outcomes,
+            on_lost=on_lost,
+            gives_apart=False,
+        )
+        with closing(scanned):
+            for piece in scanned:
+                yield from piece.decode()
+
+    def pieces(
+        self,
+        segment: Segment,
+        *,
+        start_position: int | None = None,
+        end_position: int | None = None,
+        outcomes: TransactionOutcomes | None = None,
+        on_lost: OnLost | None = None,
+        gives_apart: bool = True,
+    ) -> Generator[ScannedPiece]:
+        """Walk a segment and give what of it holds rows, yet to be decoded, in its order.
+
         Parameters
         ----------
         start_position, end_position : int, optional
@@ -145,6 +161,9 @@ class SegmentScanner:
             Asked for the batches that are not committed, and where the log is stable.
         on_lost : callable, optional
             Told of offsets at the segment's end that are gone, as its indexes tell.
+        gives_apart : bool
+            Whether large pieces may be decoded apart from the scan; not with `skip_corrupt`, where
+            what decoding finds in one piece tells where the next one starts.
 
         Raises
         ------
@@ -153,12 +172,12 @@ class SegmentScanner:
         CorruptRecordError
             Bad bytes, unless the options say to skip them.
         """
-        self._decoder.source = segment.log_path
-        with segment.open_log() as file:
+        with SharedFile(segment.open_log()) as shared:
+            file = shared.file
             end_offset = self._end_offset(segment)
             if start_position is None:
                 start_position = self._start_position(segment, file)
-            chooser = _PieceChooser(
+            chooser = PieceChooser(
                 self.options,
                 segment,
                 start_offset=self.next_offset,
@@ -174,10 +193,17 @@ class SegmentScanner:
                 is_reported=chooser.is_reported,
             )
             walk = HeaderWalk(segment, file, options, position=start_position, buffer=self._buffer)
-            with closing(self._chosen_pieces(walk, chooser)) as chosen_pieces:
+            gives_apart = gives_apart and not self.options.skip_corrupt
+            is_ahead = self.options.read_ahead and not gives_apart
+            with closing(self._chosen_pieces(walk, chooser, is_ahead=is_ahead)) as chosen_pieces:
                 for chosen in chosen_pieces:
                     if chosen.selected.any():
-                        yield from self._decode(walk, chosen.piece, chosen.selected)
+                        if gives_apart and chosen.is_worth_a_thread:
+                            yield from self._apart(shared, walk, chosen)
+                        else:
+                            yield ScannedPiece(partial(self._decode, self._decoder, walk, chosen))
+                            if gives_apart and len(self._buffer.array) > READ_BUFFER_BYTES:
+                                self._read_elsewhere(walk)
                         if walk.is_redirected:
                             reached = min(walk.next_offset, chosen.end_offset)
                             self.next_offset = max(self.next_offset, reached)
@@ -215,10 +241,37 @@ class SegmentScanner:
             walk.report(walk.position, 0, reason, start_offset=start_offset, end_offset=bound)
         on_lost(max(start_offset, self.next_offset), min(end_offset, bound), reason)
 
-    def _chosen_pieces(self, walk: HeaderWalk, chooser: _PieceChooser) -> Generator[_ChosenPiece]:
+    def _apart(
+        self, shared: SharedFile, walk: HeaderWalk, chosen: ChosenPiece
+    ) -> Iterator[ScannedPiece]:
+        """Give a piece that has its memory and its file for as long as it holds them."""
+        held_back = self._decoder.flush()
+        if held_back is not None:
+            yield ScannedPiece(partial(iter, [held_back]))
+        held = ExitStack()
+        held.callback(self._buffers.give_back, self._buffer)
+        held.enter_context(shared)
+        self._read_elsewhere(walk)
+        yield ScannedPiece(partial(self._decode_apart, walk, chosen), held)
+
+    def _read_elsewhere(self, walk: HeaderWalk) -> None:
+        self._buffer = self._buffers.borrow()
+        walk.read_into(self._buffer)
+
+    def _decode_apart(self, walk: HeaderWalk, chosen: ChosenPiece) -> Iterator[pa.RecordBatch]:
+        decoder = self._decoders.borrow()
+        yield from self._decode(decoder, walk, chosen)
+        rest = decoder.flush()
+        self._decoders.give_back(decoder)
+        if rest is not None:
+            yield rest
+
+    def _chosen_pieces(
+        self, walk: HeaderWalk, chooser: PieceChooser, *, is_ahead: bool
+    ) -> Generator[ChosenPiece]:
         # With `skip_corrupt`, what decoding finds in one piece tells where the next one starts.
         choose = partial(chooser.choose, walk)
-        if self.options.read_ahead and not self.options.skip_corrupt:
+        if is_ahead and not self.options.skip_corrupt:
             yield from pieces_ahead(walk, choose)
         else:
             yield from map(choose, walk.pieces())
@@ -243,167 +296,38 @@ class SegmentScanner:
         return segment.position_for(start_offset, file)
 
     def _decode(
-        self, walk: HeaderWalk, piece: Piece, selected: npt.NDArray[np.bool_]
+        self, decoder: RecordDecoder, walk: HeaderWalk, chosen: ChosenPiece
     ) -> Iterator[pa.RecordBatch]:
-        table = piece.table
+        piece, table = chosen.piece, chosen.piece.table
+        decoder.source = walk.segment.log_path
         try:
-            yield from self._decoder.decode(
+            yield from decoder.decode(
                 piece.buffer,
                 table,
-                selected,
+                chosen.selected,
                 file_position=piece.file_position,
                 min_offset=piece.floor,
                 check_wrapper=partial(walk.check_wrapper, table),
             )
         except CorruptRecordError as error:
             if not self.options.skip_corrupt:
-                raise error.naming(*walk.missing_offsets(table, error.position)) from error
+                raise error.naming(*walk.missing_offsets_in(piece, error.position)) from error
             walk.step_over_batch(table, error.position, error.reason)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ChosenPiece:
-    """A piece of a segment, and what a scan reads of it.
-
-    Attributes
-    ----------
-    selected : ndarray of bool
-        The batches that may hold rows.
-    end_offset : int
-        Where the rows end that the scan may give, as far as is known with this piece.
-    is_last : bool
-        Whether nothing after the piece is wanted.
-    """
-
-    piece: Piece
-    selected: Bools
-    end_offset: int
-    is_last: bool
-
-
-class _PieceChooser:
-    """Chooses what a scan reads of a segment's pieces, in their order."""
-
-    def __init__(
-        self,
-        options: ScanOptions,
-        segment: Segment,
-        *,
-        start_offset: int,
-        end_offset: int,
-        end_position: int | None,
-        outcomes: TransactionOutcomes | None,
-        on_lost: OnLost | None,
-    ) -> None:
-        self.end_offset = end_offset
-        self._options = options
-        self._segment = segment
-        self._start_offset = start_offset
-        self._end_position = end_position
-        self._outcomes = outcomes
-        self._on_lost = on_lost
-        self._has_begun = False
-        # A walk that steps over bad bytes compares all checksums itself.
-        self._compares_unread = options.check_crcs and not options.skip_corrupt
-
-    def choose(self, walk: HeaderWalk, piece: Piece) -> _ChosenPiece:
-        """Choose the batches of the next piece.
-
-        Raises
-        ------
-        CorruptRecordError
-            A batch that gives no row has a wrong checksum, or bad bytes lie up to the markers that
-            decide.
-        """
-        if not self._has_begun:
-            self._has_begun = True
-            self._look_before(piece.table)
-        choice = self._choice(piece)
-        if self._outcomes is not None:
-            uncommitted = self._outcomes.uncommitted(
-                self._segment,
-                piece,
-                self.end_offset,
-                has_transactions=choice.has_transactions,
-            )
-            if self._outcomes.stable_offset < self.end_offset:
-                self._end_at_stable(self._outcomes)
-                choice = self._choice(piece)
-            if uncommitted is not None:
-                choice = _without(choice, uncommitted)
-        if self._compares_unread and choice.unread.any():
-            self._check_unread(walk, piece, choice.unread)
-        return _ChosenPiece(
-            piece=piece,
-            selected=choice.selected,
-            end_offset=self.end_offset,
-            is_last=self._is_last(piece.table),
-        )
-
-    def _look_before(self, table: HeaderTable) -> None:
-        """Tell of offsets before the first batch, where all are known to be there."""
-        is_partial = self._options.record_filter.min_timestamp_ms is not None
-        if self._segment.promised_end is None or self._on_lost is None or is_partial:
-            return
-        start, first = max(self._start_offset, self._segment.base_offset), int(table.base_offset[0])
-        end = min(first, self.end_offset)
-        if start < end and self.is_reported(start, first):
-            self._on_lost(start, end, f"the segment begins with offset {first}")
-
-    def _choice(self, piece: Piece) -> EntryChoice:
-        """Choose the entries that may hold rows of the range that were not met before."""
-        wanted = replace(
-            self._options.record_filter,
-            start_offset=max(self._start_offset, piece.floor),
-            end_offset=self.end_offset,
-        )
-        return choose_entries(piece.table, wanted, end_position=self._end_position)
-
-    def _end_at_stable(self, outcomes: TransactionOutcomes) -> None:
-        self.end_offset = outcomes.stable_offset
-        if self._on_lost is not None:
-            for lost in outcomes.lost:
-                self._on_lost(*lost, "the end of an open transaction may be there")
-
-    def is_reported(self, missing_start: int, missing_end: int | None) -> bool:
-        """Tell whether missing offsets [start, end) are this scan's to report.
-
-        They are reported by the scan whose range they begin in, or that begins a read inside them;
-        bytes after the last offset by the one that reads up to the segment's end.
-        """
-        start_offset, end_offset = self._start_offset, self.end_offset
-        read_range = self._options.read_range
-        first = start_offset if read_range is None else min(read_range[0], start_offset)
-        last = end_offset if read_range is None else read_range[1]
-        is_at_end = end_offset >= min(last, self._segment.offset_limit)
-        if missing_end is not None and max(missing_end, missing_start + 1) <= first:
-            return False
-        begins = max(missing_start, first)
-        return start_offset <= begins and (begins < end_offset or is_at_end)
-
-    def _is_last(self, table: HeaderTable) -> bool:
-        if self._end_position is not None and table.end_position >= self._end_position:
-            return True
-        # Bad bytes after the last good batch are reported too, so those who skip them look on
-        # until a batch lies beyond the end.
-        if self._options.skip_corrupt:
-            return int(table.base_offset[-1]) >= self.end_offset
-        return int(table.last_offset[-1]) + 1 >= self.end_offset
-
-    def _check_unread(self, walk: HeaderWalk, piece: Piece, unread: Bools) -> None:
-        """Compare the checksums of markers and of what was aborted, as a consumer does."""
-        table = piece.table
-        rows = np.flatnonzero(unread)
-        good = check_crcs(piece.buffer, table.select(rows), file_position=piece.file_position)
-        for row in rows[~good].tolist():
-            try:
-                piece.parse_batch(row, self._segment.log_path)
-            except CorruptRecordError as error:
-                start, end = walk.missing_offsets(table, int(table.position[row]))
-                raise error.naming(start, end) from error
-
-
-def _without(choice: EntryChoice, uncommitted: Bools) -> EntryChoice:
-    """Leave out the batches that are not committed; their checksums are compared all the same."""
-    left_out = choice.selected & uncommitted
-    return replace(choice, selected=choice.selected & ~left_out, unread=choice.unread | left_out)
+def _make_decoder(topic_partition: TopicPartition, options: ScanOptions) -> RecordDecoder:
+    limits = (
+        {}
+        if options.max_decompressed_bytes is None
+        else {"max_decompressed_bytes": options.max_decompressed_bytes}
+    )
+    return RecordDecoder(
+        options.columns,
+        topic=topic_partition.topic,
+        partition=topic_partition.partition,
+        source="",
+        record_filter=options.record_filter,
+        check_crcs=options.check_crcs,
+        validate_first=options.skip_corrupt,
+        **limits,
+    )

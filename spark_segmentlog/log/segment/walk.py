@@ -157,7 +157,14 @@ class HeaderWalk:
     def pieces(self) -> Iterator[Piece]:
         """Give each table with its bytes, which are good until the next one is asked for."""
         for table in self:
-            yield Piece(table, self.buffer, self.file_position, self.floor)
+            yield Piece(
+                table,
+                self.buffer,
+                self.file_position,
+                self.floor,
+                offset_before=self._order.offset_before,
+                next_offset=self.next_offset,
+            )
 
     def check_whole(self) -> None:
         """Refuse padding at the end of a closed segment; to be called when the walk is over.
@@ -369,8 +376,17 @@ class HeaderWalk:
         """
         row = int(np.searchsorted(table.position, position))
         start = self._order.offset_in_hand(table, row)
-        found = self._search.find_after(position, self.next_offset)
-        return start, self._search.exact_first_offset_at(found)
+        return start, self._offset_found_after(position, self.next_offset)
+
+    def missing_offsets_in(self, piece: Piece, position: int) -> tuple[int, int | None]:
+        """Give the same for a bad batch of any piece of the walk, wherever the walk is by now."""
+        row = int(np.searchsorted(piece.table.position, position))
+        start = int(piece.table.last_offset[row - 1]) + 1 if row else piece.offset_before
+        return start, self._offset_found_after(position, piece.next_offset)
+
+    def _offset_found_after(self, position: int, min_offset: int) -> int | None:
+        found = self._search.find_after(position, min_offset)
+        return self._search.exact_first_offset_at(found)
 
     def report(
         self,

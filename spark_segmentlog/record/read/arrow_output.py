@@ -32,7 +32,7 @@ from spark_segmentlog.record.types import ArrowArray, Bytes, Int32s, Int64s
 
 _FIRST_BYTES = 64 * 1024
 _FIRST_HEADERS = 1024
-_MAX_POOLED = 3
+_MAX_POOLED = 8
 
 
 class _BytesFields(NamedTuple):

@@ -90,3 +90,14 @@ def test_bytes_of_a_file_that_was_replaced_are_not_bad(
             path.write_bytes(half)
         with pytest.raises(FileNotFoundError):
             list(HeaderWalk(segment, merged, options))
+
+
+def test_what_a_bad_batch_leaves_missing_is_told_wherever_the_walk_is(tmp_path: Path) -> None:
+    segment = build_log(tmp_path, BATCHES).segments[0]
+    with segment.walk(buffer=ReadBuffer(3 * len(BATCHES[0]))) as walk:
+        pieces = list(walk.pieces())
+        assert len(pieces) > 3
+        for piece in pieces:
+            for position, base in zip(piece.table.position, piece.table.base_offset, strict=True):
+                after = int(base) + 10 if base < BASES[-1] else None
+                assert walk.missing_offsets_in(piece, int(position)) == (base, after)

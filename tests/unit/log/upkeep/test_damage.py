@@ -25,7 +25,7 @@ from tests.support.reading import batch, open_one, read_offsets
 ZERO_LOG = "t-0/00000000000000000000.log"
 
 
-def corrupt(path: Path, **options: object) -> list[dict[str, object]]:
+def corrupt(path: Path, **options: Any) -> list[dict[str, object]]:
     columns = ["offset", "_corrupt_record"]
     table = read_arrow(path, columns=columns, mode="PERMISSIVE", **options).read_all()
     return [it for it in table["_corrupt_record"].to_pylist() if it is not None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -103,7 +104,7 @@ def test_a_lost_marker_is_told_where_it_holds_rows_back(tmp_path: Path) -> None:
         ],
     )
     log = tmp_path / "t-0" / f"{2:020d}.log"
-    committed = {"kafka_isolation_level": "read_committed"}
+    committed: dict[str, Any] = {"kafka_isolation_level": "read_committed"}
     assert read_arrow(tmp_path, **committed).read_all()["offset"].to_pylist() == [1, 3, 4]
     log.write_bytes(b"")
     with pytest.raises(Exception, match=r"\[2, 4\)"):
