@@ -1,7 +1,7 @@
 """Kafka's JSON of offsets, and where a read starts and ends in each topic partition.
 
 ``{"topic":{"0":23,"1":-2}}`` is an offset (or a timestamp in ms) by topic and partition: -2 is the
-earliest offset, -1 the latest. Topics are written in order of their names, partitions in order of
+earliest offset, -1 the latest, in both, as in the broker's protocol. Topics are written in order of their names, partitions in order of
 their numbers, since Spark compares offsets of a stream as text. An end is exclusive.
 
 Rules and error conditions are those of Spark's Kafka source (KafkaSourceProvider,
@@ -22,6 +22,7 @@ from spark_segmentlog.log.names import MAX_OFFSET, OffsetRange, TopicPartition
 
 LATEST: Final = -1
 EARLIEST: Final = -2
+LEGAL_TIMESTAMPS: Final = "-2 (earliest), -1 (latest) and ms since the epoch from 0 on"
 
 _DATA_LOSS_ADVICE: Final = (
     "Some data may have been lost because they are not available any more; either the data was "
@@ -122,16 +123,22 @@ def parse_offsets_json(text: str) -> dict[TopicPartition, int]:
 
 
 def parse_timestamps_json(text: str) -> dict[TopicPartition, int]:
-    """Parse ``{"topic":{"0":1700000000000}}``, ms since the epoch.
+    """Parse ``{"topic":{"0":1700000000000}}``, ms since the epoch; -2 and -1 as in offsets.
 
     Raises
     ------
     ValueError
         With an example of what is legal as its text.
     """
-    return _parse_numbers_json(
-        text, 'expected e.g. {"topicA":{"0":123456789,"1":123456789},"topicB":{"0":123456789}}'
-    )
+    expected = 'expected e.g. {"topicA":{"0":123456789,"1":123456789},"topicB":{"0":123456789}}'
+    timestamps_ms = _parse_numbers_json(text, expected)
+    for topic_partition, timestamp_ms in timestamps_ms.items():
+        if timestamp_ms < EARLIEST:
+            raise ValueError(
+                f"{expected}; the timestamp of {topic_partition} is {timestamp_ms}, legal are "
+                f"{LEGAL_TIMESTAMPS}"
+            )
+    return timestamps_ms
 
 
 def parse_assign_json(text: str) -> tuple[TopicPartition, ...]:
@@ -265,11 +272,9 @@ def resolve_start(
         No record is at or after the starting timestamp, and the strategy is ``error``.
     """
     wanted = _wanted_offset(limit, topic_partition, bounds)
-    is_earliest = wanted == EARLIEST
-    if isinstance(limit, GlobalTimestamp | SpecificTimestamps):
-        # Remote storage holds a match before the first record that is there.
-        is_earliest = wanted == bounds.log_start_offset
-    if is_earliest:
+    # Remote storage holds a match before the first record that is there.
+    is_timestamp = isinstance(limit, GlobalTimestamp | SpecificTimestamps)
+    if wanted == EARLIEST or (is_timestamp and wanted == bounds.log_start_offset):
         remote = bounds.remote_start_offset
         return bounds.log_start_offset if remote is None else remote
     if wanted == LATEST:
@@ -376,7 +381,10 @@ def _wanted_offset(
         case SpecificOffsets(offsets):
             return offsets[topic_partition]
         case _:
-            offset = bounds.offset_for_timestamp(_timestamp(limit, topic_partition))
+            timestamp_ms = _timestamp(limit, topic_partition)
+            if timestamp_ms in (EARLIEST, LATEST):
+                return timestamp_ms
+            offset = bounds.offset_for_timestamp(timestamp_ms)
             return None if offset is None or offset >= bounds.latest_offset() else offset
 
 

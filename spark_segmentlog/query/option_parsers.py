@@ -11,6 +11,8 @@ from typing import Final
 from spark_segmentlog.log.names import is_topic_name
 from spark_segmentlog.log.tier.remote_segment import is_uuid
 from spark_segmentlog.query.offsets import (
+    EARLIEST,
+    LEGAL_TIMESTAMPS,
     EarliestOffsets,
     GlobalTimestamp,
     LatestOffsets,
@@ -194,9 +196,9 @@ def timestamps(text: str) -> SpecificTimestamps:
 
 
 def timestamp(text: str) -> GlobalTimestamp:
-    """Read one timestamp in ms."""
-    if not re.fullmatch(r"[+-]?[0-9]{1,19}", text) or abs(int(text)) > MAX_LONG:
-        raise ValueError("expected a single long value, ms since the epoch")
+    """Read one timestamp in ms, or -2 or -1 for the earliest or latest offset."""
+    if not re.fullmatch(r"[+-]?[0-9]{1,19}", text) or not EARLIEST <= int(text) <= MAX_LONG:
+        raise ValueError(f"expected a single long value, legal are {LEGAL_TIMESTAMPS}")
     return GlobalTimestamp(int(text))
 
 

@@ -153,7 +153,8 @@ READ_OPTIONS: Final = (
         None,
         "",
         READS,
-        "first record at or after a timestamp in ms, as JSON by topic and partition",
+        "first record at or after a timestamp in ms, as JSON by topic and partition; -2 and -1 as "
+        "in `startingOffsets`",
     ),
     Option(
         "startingTimestamp",

@@ -228,6 +228,7 @@ def _resolve_range(
         latest = log_bounds.end_of_read()
         asked = OffsetRange(topic_partition, start, max(start, latest))
         available = replace(_check_range(asked, log_bounds, options), end_offset=latest)
+        _check_start(topic_partition, start, log_bounds, options)
     last = available.end_offset
     if log_bounds.is_always_bounded:
         last = min(last, log_bounds.end_of_read())
@@ -236,6 +237,15 @@ def _resolve_range(
         max(available.start_offset, bounds.start_offset),
         min(last, bounds.end_offset),
     )
+
+
+def _check_start(
+    topic_partition: TopicPartition, start: int, log_bounds: LogBounds, options: ReadOptions
+) -> None:
+    """Refuse a start that is there, but above where a bounded read has to stop."""
+    is_named = isinstance(options.starting, SpecificOffsets)
+    if is_named and log_bounds.is_always_bounded and start <= log_bounds.log_end_offset():
+        offsets.check_resolved(topic_partition, start, log_bounds.latest_offset())
 
 
 def _check_range(wanted: OffsetRange, log_bounds: LogBounds, options: ReadOptions) -> OffsetRange:

@@ -62,15 +62,16 @@ class StreamEndings:
         self, topic_partition: TopicPartition, log: WatchedPartitionLog, ending: _Ending
     ) -> int | None:
         match self._limit:
-            case SpecificOffsets(by_partition):
-                offset = by_partition.get(topic_partition, EARLIEST)
+            case SpecificOffsets(by_partition) | SpecificTimestamps(by_partition):
+                number = by_partition.get(topic_partition, EARLIEST)
             case GlobalTimestamp(timestamp_ms):
-                return log.first_offset_at(timestamp_ms, ending.searched_offset)
-            case SpecificTimestamps(by_partition) if topic_partition in by_partition:
-                timestamp_ms = by_partition[topic_partition]
-                return log.first_offset_at(timestamp_ms, ending.searched_offset)
+                number = timestamp_ms
             case _:
-                offset = EARLIEST
-        if offset == LATEST:
+                number = EARLIEST
+        if number == LATEST:
             return None
-        return log.log_start_offset if offset == EARLIEST else offset
+        if number == EARLIEST:
+            return log.log_start_offset
+        if isinstance(self._limit, SpecificOffsets):
+            return number
+        return log.first_offset_at(number, ending.searched_offset)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spark_segmentlog import read_arrow
 from spark_segmentlog.errors import OptionValueError
 from spark_segmentlog.testing.builder import LogBuilder, control_batch
-from tests.support.arrow_reading import batch, offsets
+from tests.support.arrow_reading import batch, offsets, splits_of
 
 
 def test_read_committed_hides_and_stops(tmp_path: Path) -> None:
@@ -34,7 +35,16 @@ def test_read_committed_hides_and_stops(tmp_path: Path) -> None:
     committed = {"kafka_isolation_level": "read_committed"}
     assert offsets(log.path, **committed) == [3]
     assert offsets(log.path, ending_offsets={"t": {"0": 7}}, **committed) == [3]
-    assert offsets(log.path, starting_offsets={"t": {"0": 5}}, **committed) == []
+    assert offsets(log.path, starting_offsets={"t": {"0": 4}}, **committed) == []
+    above = r"RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET\].* 5 is greater .* 4"
+    with pytest.raises(OptionValueError, match=above):
+        offsets(log.path, starting_offsets={"t": {"0": 5}}, **committed)
+    options: dict[str, Any] = {
+        "startingOffsets": '{"t": {"0": 5}}',
+        "kafka.isolation.level": "read_committed",
+    }
+    with pytest.raises(OptionValueError, match=above):
+        splits_of(log.path, **options)
 
 
 def test_high_watermark_bounds_the_read(three_segments: Path) -> None:

@@ -94,6 +94,17 @@ def test_start_from_each_limit() -> None:
         assert resolve_start(limit, T0, bounds, MissingTimestampStrategy.ERROR) == offset
 
 
+def test_timestamps_name_the_earliest_and_latest_offset_as_offsets_do() -> None:
+    bounds = Bounds(times={12: 100})
+    for limit, start, end in (
+        (GlobalTimestamp(EARLIEST), 10, 10),
+        (GlobalTimestamp(LATEST), 30, None),
+        (SpecificTimestamps({T0: LATEST}), 30, None),
+    ):
+        assert resolve_start(limit, T0, bounds, MissingTimestampStrategy.ERROR) == start
+        assert resolve_end(limit, T0, bounds) == end
+
+
 def test_no_record_at_a_starting_timestamp() -> None:
     bounds = Bounds(times={12: 100})
     with pytest.raises(OptionValueError, match=r"t-0 and timestamp 101.*Strategy to latest"):

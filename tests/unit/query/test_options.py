@@ -69,6 +69,8 @@ def test_unknown_option_names_the_nearest(given: str, nearest: str) -> None:
         ("kafka.check.crcs", "maybe", "true and false"),
         ("startingOffsetsByTimestampStrategy", "none", "error, latest"),
         ("startingTimestamp", "2026-01-01", "a single long value"),
+        ("endingTimestamp", "-3", "-1 (latest) and ms since the epoch"),
+        ("startingOffsetsByTimestamp", '{"t":{"0":-3}}', "-1 (latest) and ms since the epoch"),
         ("startingOffsets", "newest", "earliest, latest and JSON"),
         ("startingOffsets", '{"t":[0]}', "expected e.g."),
         ("startingOffsets", '{"t":{"0":-3}}', "legal are -2"),

@@ -36,3 +36,16 @@ def test_ending_timestamps_by_partition(log: GrowingLog) -> None:
     ending = '{"t":{"0":2000,"1":9000}}'
     stream = Stream(log.path, startingOffsets="earliest", endingOffsetsByTimestamp=ending)
     assert stream.run() == [[], [0, 1, 0, 1, 2, 3, 4, 5]]
+
+
+def test_an_ending_timestamp_names_the_earliest_and_latest_offset_as_an_offset_does(
+    log: GrowingLog,
+) -> None:
+    for partition in (0, 1):
+        log.append(batch(0, 2), partition=partition)
+    ending = '{"t":{"0":-1,"1":-2}}'
+    stream = Stream(log.path, startingOffsets="earliest", endingOffsetsByTimestamp=ending)
+    assert stream.run() == [[], [0, 1]]
+    assert stream.committed == offsets(p0=2, p1=0)
+    log.append(batch(2))
+    assert stream.run() == [[2]]
