@@ -1,8 +1,9 @@
 """Kafka's JSON of offsets, and where a read starts and ends in each topic partition.
 
 ``{"topic":{"0":23,"1":-2}}`` is an offset (or a timestamp in ms) by topic and partition: -2 is the
-earliest offset, -1 the latest, in both, as in the broker's protocol. Topics are written in order of their names, partitions in order of
-their numbers, since Spark compares offsets of a stream as text. An end is exclusive.
+earliest offset, -1 the latest, in both, as in the broker's protocol. Topics are written in order of
+their names, partitions in order of their numbers, since Spark compares offsets of a stream as text.
+An end is exclusive.
 
 Rules and error conditions are those of Spark's Kafka source (KafkaSourceProvider,
 KafkaOffsetReaderAdmin): partitions named by an option must be exactly the chosen ones, a start lies

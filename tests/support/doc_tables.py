@@ -29,6 +29,7 @@ from spark_segmentlog.record.codec.codec import Levels
 from spark_segmentlog.record.codec.codecs import CODECS
 from spark_segmentlog.record.columns import COLUMNS
 from spark_segmentlog.record.system.topics import INTERNAL_TOPICS
+from tests.support.kafka_differences import DIFFERENCES
 from tests.support.pages import site_pages
 
 _PLACE: Final = re.compile(
@@ -82,6 +83,12 @@ def internal_topics_table() -> str:
     return _table(("topic", "holds", "view"), rows)
 
 
+def kafka_differences_table() -> str:
+    """Write a table of what is meant to differ from Spark's Kafka source and sink."""
+    rows = ((it.what, it.theirs, it.ours) for it in DIFFERENCES.values())
+    return _table(("what", "Kafka source and sink", "here"), rows)
+
+
 def _yes(is_so: bool) -> str:
     return "yes" if is_so else ""
 
@@ -125,6 +132,7 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
     "topics of Kafka's own": internal_topics_table,
     **{f"view {view}": partial(fields_table, schema_of(view)) for view in VIEW_COLUMNS},
     **{f"view {view}": partial(fields_table, it) for view, it in SYSTEM_SCHEMAS.items()},
+    "differences from the Kafka source": kafka_differences_table,
     "corrupt record": partial(fields_table, list(CORRUPT_RECORD_TYPE)),
     "verbs": verbs_table,
     **{f"verb {verb.name}": partial(verb_table, verb) for verb in VERBS.values()},

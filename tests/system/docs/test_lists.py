@@ -11,6 +11,7 @@ from spark_segmentlog.errors import SegmentLogError
 from spark_segmentlog.log.findings import MENDS
 from tests.bench.__main__ import GROUPS
 from tests.bench.targets import TARGETS
+from tests.support.kafka_differences import DIFFERENCES
 from tests.support.pages import DOCS, FORMS, README, pages, sections, site_pages
 from tests.support.project import PROJECT
 from tests.support.running import run
@@ -32,6 +33,12 @@ def test_conditions_of_data_loss_are_those_of_the_code() -> None:
     page = (DOCS / "errors.md").read_text()
     pattern = r"\bKAFKA_DATA_LOSS\.[A-Z_]+\b"
     assert set(re.findall(pattern, page)) == set(re.findall(pattern, code))
+
+
+def test_every_difference_from_the_kafka_source_is_shown_beside_a_broker() -> None:
+    folder = PROJECT / "tests" / "system" / "interop"
+    tests = "".join(path.read_text() for path in folder.glob("test_kafka_*.py"))
+    assert [name for name in DIFFERENCES if f'"{name}"' not in tests] == []
 
 
 def test_every_verb_has_its_section() -> None:

@@ -12,6 +12,9 @@ import spark_segmentlog
 from tests.support.broker import Broker, running_broker
 from tests.support.kafka_jars import KafkaJars, kafka_jars
 from tests.support.project import PROJECT
+from tests.support.traffic import create_topics, wait_until_cleaned, write_first_wave
+
+TRAFFIC_SEED = 977
 
 
 @pytest.fixture(scope="session")
@@ -24,6 +27,17 @@ def broker(jars: KafkaJars, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """One running broker a module, with two log directories."""
     directory: Path = tmp_path_factory.mktemp("broker")
     with running_broker(directory, jars) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def broker_at_rest(jars: KafkaJars, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker with every shape of topic, for tests that write to topics of their own alone."""
+    print(f"seed {TRAFFIC_SEED}")
+    with running_broker(tmp_path_factory.mktemp("at_rest"), jars) as running:
+        create_topics(running)
+        write_first_wave(running, TRAFFIC_SEED)
+        wait_until_cleaned(running)
         yield running
 
 

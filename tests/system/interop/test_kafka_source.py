@@ -1,172 +1,256 @@
-"""The same query by Spark's Kafka source from the broker and by ours from its folders."""
+"""The same query by Spark's Kafka source from the broker and by ours from its folders.
+
+``KAFKA_PARITY_SETS`` says how many drawn option sets are compared.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import SparkSession
 
+from tests.support.beside_kafka import Answer, Refusal, answer, ours, theirs
 from tests.support.broker import Broker
-from tests.support.traffic import (
-    FIRST_TIMESTAMP_MS,
-    create_topics,
-    wait_until_cleaned,
-    write_first_wave,
+from tests.support.kafka_differences import DIFFERENCES
+from tests.support.option_sets import (
+    Choices,
+    Facts,
+    facts_of,
+    option_sets,
+    options_of,
+    pairs_of,
+    pairs_of_factors,
 )
+from tests.support.traffic import FIRST_TIMESTAMP_MS, TOPICS
 
 pytestmark = pytest.mark.interop
 
 SEED = 977
+SETS_COUNT = int(os.environ.get("KAFKA_PARITY_SETS", "80"))
 
 
 @pytest.fixture(scope="module")
-def written(broker: Broker) -> Broker:
-    """A broker at rest with every shape of topic."""
-    print(f"seed {SEED}")
-    create_topics(broker)
-    write_first_wave(broker, SEED)
-    wait_until_cleaned(broker)
-    return broker
+def facts(broker_at_rest: Broker) -> dict[str, Facts]:
+    """What consumers of each isolation level see."""
+    return {
+        level: facts_of(broker_at_rest.consume(TOPICS, isolation_level=level))
+        for level in ("read_committed", "read_uncommitted")
+    }
 
 
-def _theirs(spark: SparkSession, broker: Broker, options: dict[str, str]) -> DataFrame:
-    reader = spark.read.format("kafka").options(**options)
-    return reader.option("kafka.bootstrap.servers", broker.bootstrap_servers).load()
+def _options(choices: Choices, facts: dict[str, Facts]) -> dict[str, str]:
+    is_committed = choices["kafka.isolation.level"] == "read_committed"
+    return options_of(choices, facts["read_committed" if is_committed else "read_uncommitted"])
 
 
-def _ours(spark: SparkSession, broker: Broker, options: dict[str, str]) -> DataFrame:
-    paths = [str(path) for path in broker.log_directories]
-    return spark.read.format("segmentlog").options(**options).load(paths)
+def _both(
+    spark: SparkSession, broker: Broker, options: dict[str, str]
+) -> tuple[Answer | Refusal, Answer | Refusal]:
+    their_answer = answer(spark, lambda: theirs(spark, broker, options))
+    return their_answer, answer(spark, lambda: ours(spark, broker, options))
 
 
-def _rows(frame: DataFrame) -> list[Row]:
-    return sorted(frame.collect(), key=lambda row: (row.topic, row.partition, row.offset))
+def test_eighty_sets_hold_every_pair_of_choices() -> None:
+    left = pairs_of_factors()
+    for choices in option_sets(SEED, 80):
+        left -= pairs_of(choices)
+    assert left == set()
 
 
-def _everywhere(offset: int) -> str:
-    return json.dumps({"codec.lz4": {"0": offset, "1": offset}})
+@pytest.mark.parametrize("choices", option_sets(SEED, SETS_COUNT), ids=range(SETS_COUNT))
+def test_rows_tasks_and_refusals_are_those_of_the_kafka_source(
+    spark: SparkSession, broker_at_rest: Broker, facts: dict[str, Facts], choices: Choices
+) -> None:
+    options = _options(choices, facts)
+
+    expected, found = _both(spark, broker_at_rest, options)
+
+    if isinstance(expected, Refusal):
+        assert isinstance(found, Refusal), (options, expected.text)
+        assert found.condition == expected.condition, options
+    else:
+        assert isinstance(found, Answer), (options, found)
+        assert found.rows.schema == expected.rows.schema
+        assert found.rows.equals(expected.rows), options
+        if _cuts_alike(choices, len(facts["read_uncommitted"])):
+            assert found.tasks == expected.tasks, options
 
 
-_MIDDLE_MS = FIRST_TIMESTAMP_MS + 60_000
-_SAME_ROWS: dict[str, dict[str, str]] = {
-    "one topic": {"subscribe": "codec.zstd"},
-    "two topics": {"subscribe": "codec.none, appended"},
-    "pattern": {"subscribePattern": "codec\\..*"},
-    "assign": {"assign": '{"codec.gzip":[1],"bank":[0,2]}'},
-    "headers": {"subscribe": "codec.snappy", "includeHeaders": "true"},
-    "committed": {"subscribe": "ledger,bank", "kafka.isolation.level": "read_committed"},
-    "uncommitted": {"subscribe": "ledger,bank", "kafka.isolation.level": "read_uncommitted"},
-    "compacted": {"subscribe": "table"},
-    "trimmed": {"subscribe": "trimmed"},
-    "large": {"subscribe": "large"},
-    "offsets": {
-        "subscribe": "codec.lz4",
-        "startingOffsets": '{"codec.lz4":{"0":7,"1":-2}}',
-        "endingOffsets": '{"codec.lz4":{"0":41,"1":-1}}',
+def _cuts_alike(choices: Choices, partitions_count: int) -> bool:
+    """Tell whether the Kafka source cuts by all the options that say how."""
+    wanted = choices["minPartitions"]
+    is_capped = choices["maxRecordsPerPartition"] != "default"
+    return wanted != "default" and (not is_capped or int(wanted) > partitions_count)
+
+
+_LZ4 = "codec.lz4"
+# How long the Kafka source waits for what is not there.
+_WAIT = {"kafkaConsumer.pollTimeoutMs": "2000"}
+_LATE_MS = str(FIRST_TIMESTAMP_MS + 10**9)
+
+
+def _by_partition(*numbers: int, topic: str = _LZ4) -> str:
+    return json.dumps({topic: {str(it): number for it, number in enumerate(numbers)}})
+
+
+_REFUSED: dict[str, dict[str, str]] = {
+    "latest start": {"startingOffsets": "latest"},
+    "latest start of a partition": {"startingOffsets": _by_partition(-1, 5)},
+    "earliest end": {"endingOffsets": "earliest"},
+    "earliest end of a partition": {"endingOffsets": _by_partition(-2, 5)},
+    "two ways to choose topics": {"subscribePattern": "codec.*"},
+    "topic missing": {"subscribe": "codec.lz4,absent"},
+    "partition missing": {"startingOffsets": _by_partition(5)},
+    "partition missing at the end": {"endingOffsets": _by_partition(5)},
+    "partition too many": {"startingOffsets": _by_partition(5, 5, 5)},
+    "time missing": {"startingOffsetsByTimestamp": _by_partition(5)},
+    "time missing at the end": {"endingOffsetsByTimestamp": _by_partition(5)},
+    "other partitions": {
+        "startingOffsets": _by_partition(5, 5),
+        "endingOffsets": _by_partition(5),
     },
-    "nothing between offsets": {
-        "subscribe": "codec.lz4",
-        "startingOffsets": _everywhere(9),
-        "endingOffsets": _everywhere(9),
+    "other partitions by time": {
+        "startingOffsetsByTimestamp": _by_partition(5, 5),
+        "endingOffsetsByTimestamp": _by_partition(5),
     },
-    "timestamps": {
-        "subscribe": "rolled.by.time",
-        "startingTimestamp": str(_MIDDLE_MS),
-        "endingTimestamp": str(_MIDDLE_MS + 150_000),
+    "start above end": {
+        "startingOffsets": _by_partition(5, 5),
+        "endingOffsets": _by_partition(4, 8),
     },
-    "timestamps by partition": {
-        "subscribe": "codec.none",
-        "startingOffsetsByTimestamp": json.dumps({"codec.none": {"0": _MIDDLE_MS, "1": 0}}),
-        "endingOffsetsByTimestamp": json.dumps(
-            {"codec.none": {"0": FIRST_TIMESTAMP_MS + 99_000, "1": _MIDDLE_MS}}
-        ),
+    "start above end by time": {
+        "startingOffsetsByTimestamp": _by_partition(5, 5),
+        "endingOffsetsByTimestamp": _by_partition(4, 8),
     },
-    "late start, latest": {
-        "subscribe": "rolled.by.time",
-        "startingTimestamp": str(FIRST_TIMESTAMP_MS + 10**9),
-        "startingOffsetsByTimestampStrategy": "latest",
+    "start above end as found": {
+        "startingTimestamp": str(FIRST_TIMESTAMP_MS + 50_000),
+        "endingTimestamp": str(FIRST_TIMESTAMP_MS + 40_000),
     },
-    "late end": {
-        "subscribe": "rolled.by.time",
-        "endingTimestamp": str(FIRST_TIMESTAMP_MS + 10**9),
-    },
+    "late start": {"subscribe": "rolled.by.time", "startingTimestamp": _LATE_MS},
+    "no topics": {"subscribe": " , "},
+    "bad pattern": {"subscribe": "", "subscribePattern": "codec("},
+    "bad assignment": {"subscribe": "", "assign": '{"codec.lz4":"0"}'},
+    "bad number": {"minPartitions": "many"},
+    "no tasks": {"minPartitions": "0"},
+    "no records": {"maxRecordsPerPartition": "0"},
+    "bad offsets": {"startingOffsets": '{"codec.lz4"'},
+    "bad offset": {"startingOffsets": '{"codec.lz4":{"0":"5","1":5}}'},
+    "offset below all": {"startingOffsets": _by_partition(-3, 5)},
+    "bad time": {"startingTimestamp": "yesterday"},
+    "bad strategy": {"startingOffsetsByTimestampStrategy": "nearest"},
+    "bad level": {"kafka.isolation.level": "serializable"},
+    "bad truth": {"includeHeaders": "maybe"},
+    "lost start": {"subscribe": "trimmed", "startingOffsets": '{"trimmed":{"0":3}}'},
+    "end past the end": {"endingOffsets": _by_partition(10**6, 10**6), **_WAIT},
+    "reset": {"kafka.auto.offset.reset": "latest"},
+    "deserializer": {"kafka.key.deserializer": "x"},
+    "commit": {"kafka.enable.auto.commit": "true"},
+    "interceptors": {"kafka.interceptor.classes": "x"},
 }
 
 
-@pytest.mark.parametrize("name", _SAME_ROWS)
-def test_rows_equal_those_of_the_kafka_source(
-    spark: SparkSession, written: Broker, name: str
+@pytest.mark.parametrize("name", _REFUSED)
+def test_what_the_kafka_source_refuses_is_refused_under_its_condition(
+    spark: SparkSession, broker_at_rest: Broker, name: str
 ) -> None:
-    theirs = _theirs(spark, written, _SAME_ROWS[name])
-    ours = _ours(spark, written, _SAME_ROWS[name])
+    chosen = {"subscribe": _LZ4, **_REFUSED[name]}
+    options = {name: value for name, value in chosen.items() if value}
+    expected, found = _both(spark, broker_at_rest, options)
+    assert isinstance(expected, Refusal)
+    assert isinstance(found, Refusal)
+    assert found.condition == expected.condition
 
-    assert ours.schema == theirs.schema
-    assert _rows(ours) == _rows(theirs)
 
-
-@pytest.mark.parametrize(
-    "split",
-    [
-        {"minPartitions": "9"},
-        {"minPartitions": "5", "maxRecordsPerPartition": "60"},
-    ],
-    ids=str,
-)
-def test_offset_ranges_are_split_as_the_kafka_source_splits_them(
-    spark: SparkSession, written: Broker, split: dict[str, str]
+def test_a_start_above_the_last_stable_offset_is_refused(
+    spark: SparkSession, broker_at_rest: Broker, facts: dict[str, Facts]
 ) -> None:
-    options = {"subscribe": "codec.lz4,codec.gzip", **split}
-    theirs = _theirs(spark, written, options)
-    ours = _ours(spark, written, options)
+    options = {
+        "assign": '{"ledger":[0]}',
+        "startingOffsets": _by_partition(
+            facts["read_uncommitted"]["ledger", 0].offset_at("after"), topic="ledger"
+        ),
+        "kafka.isolation.level": "read_committed",
+    }
+    expected, found = _both(spark, broker_at_rest, options)
+    assert isinstance(expected, Refusal)
+    assert isinstance(found, Refusal)
+    assert found.condition == expected.condition == "RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET"
 
-    assert ours.rdd.getNumPartitions() == theirs.rdd.getNumPartitions()
-    assert _rows(ours) == _rows(theirs)
+
+# What differs by intent
 
 
-def test_the_most_records_of_an_input_partition_hold_without_min_partitions(
-    spark: SparkSession, written: Broker
+def _kind(found: Answer | Refusal) -> str:
+    if isinstance(found, Refusal):
+        return "refused"
+    return "rows" if found.rows.num_rows else "no rows"
+
+
+_DIFFERENT: dict[str, tuple[dict[str, str], str, str]] = {
+    "no selection": ({"subscribe": ""}, "refused", "rows"),
+    "internal topic": ({"subscribe": "__transaction_state"}, "no rows", "rows"),
+    "unknown option": ({"strtingOffsets": "earliest"}, "rows", "refused"),
+    "absent partition": ({"subscribe": "", "assign": '{"codec.lz4":[7]}'}, "no rows", "refused"),
+    "nothing assigned": ({"subscribe": "", "assign": "{}"}, "no rows", "refused"),
+    "start past the end": (
+        {"startingOffsets": _by_partition(10**6, 10**6), "failOnDataLoss": "false"},
+        "refused",
+        "no rows",
+    ),
+    "times of the protocol": ({"startingTimestamp": "-3"}, "rows", "refused"),
+    "case of a level": ({"kafka.isolation.level": "READ_COMMITTED"}, "refused", "rows"),
+    "space in a number": ({"minPartitions": " 3 "}, "refused", "rows"),
+    "text after JSON": ({"startingOffsets": '{"codec.lz4":{"0":5.0,"1":5}} x'}, "rows", "refused"),
+}
+
+
+@pytest.mark.parametrize("name", _DIFFERENT)
+def test_what_is_meant_to_differ_does(
+    spark: SparkSession, broker_at_rest: Broker, name: str
 ) -> None:
-    """As documented; the Kafka source splits by it in batch only where `minPartitions` does."""
+    options, *expected = _DIFFERENT[name]
+    chosen = {"subscribe": _LZ4, **options}
+    chosen = {option: value for option, value in chosen.items() if value}
+    assert list(map(_kind, _both(spark, broker_at_rest, chosen))) == expected, DIFFERENCES[name]
+
+
+def test_an_end_above_the_last_stable_offset_is_no_loss(
+    spark: SparkSession, broker_at_rest: Broker, facts: dict[str, Facts]
+) -> None:
+    end = facts["read_uncommitted"]["ledger", 0].offset_at("after")
+    options = {
+        "assign": '{"ledger":[0]}',
+        "endingOffsets": _by_partition(end, topic="ledger"),
+        "kafka.isolation.level": "read_committed",
+        **_WAIT,
+    }
+    expected = ["refused", "rows"]
+    difference = DIFFERENCES["end above the stable offset"]
+    assert list(map(_kind, _both(spark, broker_at_rest, options))) == expected, difference
+
+
+def test_the_most_records_of_a_task_hold_without_min_partitions(
+    spark: SparkSession, broker_at_rest: Broker
+) -> None:
     options = {"subscribe": "codec.lz4,codec.gzip", "maxRecordsPerPartition": "40"}
-    ours = _ours(spark, written, options)
-
-    sizes = ours.rdd.mapPartitions(lambda rows: [sum(1 for _ in rows)]).collect()
-
-    assert max(sizes) <= 40
-    assert _rows(ours) == _rows(_theirs(spark, written, options))
-
-
-_BAD_OPTION = "OptionValueError"
-_MISMATCH = r"OptionValueError: \[KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED\]"
-_LOSS = r"DataLossError: \[KAFKA_DATA_LOSS\."
-_LATE_MS = str(FIRST_TIMESTAMP_MS + 10**9)
-# (name, options that the Kafka source refuses, what our error is)
-_REFUSED: tuple[tuple[str, dict[str, str], str], ...] = (
-    ("latest start", {"startingOffsets": "latest"}, _BAD_OPTION),
-    ("earliest end", {"endingOffsets": "earliest"}, _BAD_OPTION),
-    ("two ways to choose topics", {"subscribePattern": "codec.*"}, _BAD_OPTION),
-    ("partition missing", {"startingOffsets": '{"codec.lz4":{"0":5}}'}, _MISMATCH),
-    ("partition too many", {"startingOffsets": '{"codec.lz4":{"0":5,"1":5,"9":5}}'}, _MISMATCH),
-    ("late start", {"subscribe": "rolled.by.time", "startingTimestamp": _LATE_MS}, _BAD_OPTION),
-    ("bad assignment", {"subscribe": "", "assign": '{"codec.lz4":"0"}'}, _BAD_OPTION),
-    ("bad number", {"minPartitions": "many"}, _BAD_OPTION),
-    ("lost start", {"subscribe": "trimmed", "startingOffsets": '{"trimmed":{"0":3}}'}, _LOSS),
-    ("unsupported", {"kafka.auto.offset.reset": "latest"}, _BAD_OPTION),
-)
+    expected, found = _both(spark, broker_at_rest, options)
+    assert isinstance(expected, Answer)
+    assert isinstance(found, Answer)
+    assert found.rows.equals(expected.rows)
+    difference = DIFFERENCES["records of a task"]
+    assert max(map(len, found.tasks)) <= 40 < max(map(len, expected.tasks)), difference
 
 
-@pytest.mark.parametrize(
-    ("options", "error"), [each[1:] for each in _REFUSED], ids=[each[0] for each in _REFUSED]
-)
-def test_what_the_kafka_source_refuses_is_refused(
-    spark: SparkSession, written: Broker, options: dict[str, str], error: str
+def test_a_partition_of_which_nothing_is_read_makes_no_task(
+    spark: SparkSession, broker_at_rest: Broker
 ) -> None:
-    chosen = {"subscribe": "codec.lz4", **options}
-    chosen = {name: value for name, value in chosen.items() if value}
-    # The Kafka source raises whatever it has at hand: its own classes, Java's, Scala's.
-    with pytest.raises(Exception):  # noqa: B017, PT011
-        _theirs(spark, written, chosen).collect()
-    with pytest.raises(PySparkException, match=rf"spark_segmentlog\.errors\.{error}"):
-        _ours(spark, written, chosen).collect()
+    options = {
+        "subscribe": _LZ4,
+        "endingOffsets": _by_partition(0, 9),
+        "minPartitions": "1",
+    }
+    counts = [
+        load(spark, broker_at_rest, options).rdd.getNumPartitions() for load in (theirs, ours)
+    ]
+    assert counts == [2, 1], DIFFERENCES["empty ranges"]

@@ -1,0 +1,68 @@
+"""What differs from Spark's Kafka source and sink, and is meant to.
+
+The documentation's table is written from this list, and `make interop` shows each difference beside
+a broker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that the Kafka source and this library do differently, in words."""
+
+    what: str
+    theirs: str
+    ours: str
+
+
+DIFFERENCES: Final = {
+    "no selection": Difference(
+        "none of `subscribe`, `subscribePattern`, `assign`",
+        "refused",
+        "every topic but those named `__*`",
+    ),
+    "internal topic": Difference(
+        "`subscribe` or `assign` of a topic of the broker's own", "no rows", "its records"
+    ),
+    "unknown option": Difference(
+        "an option that does not exist", "taken", "refused; the error names the nearest one"
+    ),
+    "absent partition": Difference(
+        "`assign` of a partition that is not there", "no rows", "`UnknownTopicOrPartitionError`"
+    ),
+    "nothing assigned": Difference("`assign` of `{}`", "no rows", "refused"),
+    "start past the end": Difference(
+        "a batch starts past the end of the log",
+        "refused, whatever `failOnDataLoss` says",
+        "data loss: refused, or with `failOnDataLoss=false` no rows and a warning",
+    ),
+    "end above the stable offset": Difference(
+        "a batch with `read_committed` ends above the last stable offset",
+        "data loss, after `kafkaConsumer.pollTimeoutMs`",
+        "stops at the last stable offset",
+    ),
+    "times of the protocol": Difference(
+        "a timestamp below -2",
+        "what it means in the broker's protocol (-3: the largest timestamp), or refused",
+        "refused",
+    ),
+    "records of a task": Difference(
+        "`maxRecordsPerPartition` in a batch with no more `minPartitions` than partitions",
+        "no effect",
+        "holds",
+    ),
+    "empty ranges": Difference(
+        "a partition of which nothing is to be read", "a task without rows", "no task"
+    ),
+    "case of a level": Difference("`kafka.isolation.level` in capitals", "refused", "taken"),
+    "space in a number": Difference(
+        "white space around a number, `true` or `false`", "refused", "taken"
+    ),
+    "text after JSON": Difference(
+        "offsets as fractions, or text after the JSON", "taken", "refused"
+    ),
+}
