@@ -12,6 +12,11 @@ import numpy as np
 
 from spark_segmentlog.log.formats.checkpoints import parse_offset_checkpoint
 from spark_segmentlog.log.names import TopicPartition, find_base_offset
+from spark_segmentlog.log.upkeep.retention import (
+    PartitionRetention,
+    RetentionConfig,
+    apply_retention,
+)
 from spark_segmentlog.record.plain.batch import RecordBatchHeader, iterate_records
 from spark_segmentlog.record.plain.legacy import iterate_messages
 from spark_segmentlog.record.read.header_table import check_crcs, scan_headers
@@ -163,3 +168,21 @@ def checkpoint(directory: Path, name: str) -> int | None:
 def temporary_names(directory: Path) -> list[str]:
     suffixes = (".cleaned", ".swap", ".deleted", ".tmp")
     return sorted(name for name in os.listdir(directory) if name.endswith(suffixes))
+
+
+def run_retention(
+    directory: Path, config: RetentionConfig, now_ms: int = NOW_MS
+) -> PartitionRetention:
+    report = apply_retention([str(directory.parent)], None, config, now_ms)
+    (partition,) = report.partitions
+    return partition
+
+
+def aged(ages_ms: list[int]) -> list[list[bytes]]:
+    """One segment of two records for each age."""
+    return [
+        plain_batches(
+            [(b"k", b"v"), (b"l", b"w")], base_offset=2 * place, timestamp_ms=NOW_MS - age
+        )
+        for place, age in enumerate(ages_ms)
+    ]

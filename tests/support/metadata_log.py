@@ -5,7 +5,13 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch
+from spark_segmentlog.log.directory.cluster_metadata import read_cluster_topics
+from spark_segmentlog.testing.builder import (
+    LogBuilder,
+    RecordSpec,
+    v2_batch,
+)
+from spark_segmentlog.testing.builder import v2_batch as batch_of
 
 BEGIN, END, ABORT = (bytes((1, kind, 0, 0)) for kind in (23, 24, 25))
 
@@ -53,3 +59,12 @@ def metadata_log(directory: Path, *values: bytes) -> str:
     log.partition("__cluster_metadata", 0, [[data]])
     log.meta_properties()
     return str(directory)
+
+
+def replicas(path: str) -> dict[str, dict[int, tuple[int, ...]]]:
+    return {name: known.replicas for name, known in read_cluster_topics(path).items()}
+
+
+def log_of(path: Path, name: str, *records: RecordSpec, number: int = 0) -> Path:
+    LogBuilder(path).partition(name, number, [[batch_of(list(records))]])
+    return path

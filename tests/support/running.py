@@ -10,7 +10,7 @@ from typing import Any
 from click.testing import CliRunner
 
 from spark_segmentlog.cli.main import main
-from spark_segmentlog.testing.builder import RecordSpec, v2_batch
+from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch
 
 NAME = "00000000000000000000"
 
@@ -70,3 +70,9 @@ def contents(directory: Path) -> dict[str, bytes]:
         for path in sorted(directory.rglob("*"))
         if path.is_file()
     }
+
+
+def three_segments(path: Path) -> list[Path]:
+    log = LogBuilder(path)
+    log.partition("t", 0, [batches(5), batches(5, base_offset=5), batches(5, base_offset=10)])
+    return sorted((path / "t-0").glob("*.log"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -177,3 +178,10 @@ def _schema_of(tasks: Sequence[Task], schema: StructType | None) -> StructType:
         return schema
     arrow = next((task[0].schema for task in tasks if task), pa.schema([("value", pa.binary())]))
     return from_arrow_schema(arrow, prefer_timestamp_ntz=False)
+
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def at(timestamp_ms: int) -> datetime:
+    return EPOCH + timedelta(milliseconds=timestamp_ms)

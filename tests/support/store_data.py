@@ -130,3 +130,15 @@ def _fields(row: dict[str, Any]) -> tuple[Any, ...]:
 
 def _bytes(text: str | None) -> bytes | None:
     return None if text is None else base64.b64decode(text)
+
+
+def options_of(store: Store, **options: Any) -> dict[str, Any]:
+    given = {"remote_storage": store.remote, "subscribe_pattern": TIERED_TOPICS, **store.options}
+    given |= options
+    if "subscribe" in given or "assign" in given:
+        del given["subscribe_pattern"]
+    return given
+
+
+def truth(store: Store, isolation_level: str = "read_uncommitted") -> dict[Key, Any]:
+    return {key: values[:4] for key, values in store.truth(isolation_level).items()}

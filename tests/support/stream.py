@@ -157,3 +157,8 @@ def recreate(log: GrowingLog, count: int) -> None:
     log.create(topic_id="AAAAAAAAAAAAAAAAAAAAAQ")
     if count:
         log.append(batch(0, count))
+
+
+def request_of(path: Path, **options: str) -> ReadRequest:
+    parsed = parse_read_options({"path": str(path), **options}, streaming=True)
+    return ReadRequest(options=parsed, shape=shape_rows(default_schema(parsed), parsed))

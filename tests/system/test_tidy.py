@@ -16,53 +16,6 @@ MODULES = sorted(
     str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if path.name[0] != "_"
 )
 
-# A module that has no file of tests of its own name is tested with the one whose part it is.
-TESTED_WITH = {
-    "cli/arguments.py": "unit/cli/test_main.py",
-    "cli/dump_text.py": "unit/cli/test_dump.py",
-    "cli/dump_values.py": "unit/cli/test_dump.py",
-    "cli/findings.py": "unit/cli/test_verify.py",
-    "cli/output.py": "unit/cli/test_main.py",
-    "cli/verify_report.py": "unit/cli/test_verify.py",
-    "log/directory/cluster.py": "unit/log/directory/test_cluster_metadata.py",
-    "log/io/reading.py": "unit/log/io/test_remote.py",
-    "log/partition/producer_replay.py": "unit/log/transactions/test_producer_survey.py",
-    "log/partition/transaction_index_check.py": "unit/log/upkeep/test_transaction_reindex.py",
-    "log/tier/chunked.py": "unit/log/tier/test_chunked_file.py",
-    "log/tier/encryption.py": "unit/log/tier/test_chunked_file.py",
-    "log/tier/local_tiered.py": "system/broker_logs/test_tiered_truth.py",
-    "log/tier/metadata_records.py": "unit/log/tier/test_metadata_topic.py",
-    "log/tier/objects.py": "unit/log/tier/test_chunked_file.py",
-    "log/tier/remote_options.py": "unit/query/test_tiered_reads.py",
-    "log/tier/remote_segment.py": "system/broker_logs/test_tiered_truth.py",
-    "log/tier/stores.py": "system/broker_logs/test_tiered_truth.py",
-    "log/tier/tier.py": "unit/query/test_tiered_reads.py",
-    "log/tier/tiered_storage.py": "unit/query/test_tiered_reads.py",
-    "log/upkeep/cleaned_segment.py": "unit/log/upkeep/test_compaction.py",
-    "log/upkeep/cleaner.py": "unit/log/upkeep/test_compaction.py",
-    "log/upkeep/index_check.py": "unit/log/upkeep/test_verification.py",
-    "log/upkeep/partitions.py": "unit/log/upkeep/test_retention.py",
-    "log/upkeep/rebuild.py": "unit/log/upkeep/test_recovery.py",
-    "log/upkeep/segment_survey.py": "unit/log/upkeep/test_verification.py",
-    "log/upkeep/snapshot_check.py": "unit/log/upkeep/test_verification.py",
-    "query/clean_up.py": "unit/spark/test_writer.py",
-    "query/lag.py": "unit/query/test_progress.py",
-    "query/option_parsers.py": "unit/query/test_options.py",
-    "query/row_stager.py": "unit/spark/test_writer.py",
-    "query/schema.py": "unit/query/test_read_arrow.py",
-    "query/stream_planner.py": "unit/spark/test_stream_reader.py",
-    "query/system_columns.py": "unit/query/test_system_views.py",
-    "query/view_columns.py": "unit/query/test_read_arrow.py",
-    "query/views.py": "unit/query/test_read_arrow.py",
-    "query/write_columns.py": "unit/spark/test_write_schema.py",
-    "spark/arrow_stream_writer.py": "unit/spark/test_versions.py",
-    "spark/datasource.py": "unit/spark/test_writer.py",
-    "spark/limited_stream_reader.py": "unit/spark/test_stream_reader.py",
-    "spark/row_stream_writer.py": "unit/spark/test_versions.py",
-    "testing/batches.py": "unit/testing/test_builder.py",
-    "testing/system_records.py": "unit/query/test_group_lag.py",
-}
-
 # What has one name in two rooms for a reason.
 SAME_NAMES = {
     "parse_message": "compiled, and its plain twin",
@@ -81,11 +34,7 @@ def own_tests(module: str) -> Path:
 
 
 def test_every_module_has_its_tests() -> None:
-    without = [module for module in MODULES if not own_tests(module).exists()]
-    assert [module for module in without if module not in TESTED_WITH] == []
-    assert sorted(TESTED_WITH.keys() - set(without)) == [], "they have tests of their own now"
-    for module, tests in TESTED_WITH.items():
-        assert (PROJECT / "tests" / tests).is_file(), module
+    assert [module for module in MODULES if not own_tests(module).exists()] == []
 
 
 def test_every_test_of_a_module_is_named_by_it_or_by_what_it_shows() -> None:

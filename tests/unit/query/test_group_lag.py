@@ -11,7 +11,6 @@ import pytest
 from spark_segmentlog import lag
 from spark_segmentlog.errors import UnknownTopicOrPartitionError
 from spark_segmentlog.query.group_lag import LAG_SCHEMA
-from spark_segmentlog.query.progress import Lag
 from spark_segmentlog.testing.builder import ABORT, COMMIT, LogBuilder, RecordSpec, control_batch
 from spark_segmentlog.testing.builder import v2_batch as batch_of
 from spark_segmentlog.testing.system_records import offset_commit
@@ -145,12 +144,3 @@ def test_a_real_brokers_groups(broker_log: Any) -> None:
         ("g1", "orders", 1, 209, 921, 712),
         ("g1", "orders", 2, 224, 993, 769),
     ]
-
-
-def test_the_progress_of_a_stream_is_told_from_a_path() -> None:
-    progress = '{"sources": [{"endOffset": {"t": {"0": 3}}, "latestOffset": {"t": {"0": 5}}}]}'
-    found = lag(progress)
-    assert isinstance(found, Lag)
-    assert found.partitions == {"t": {0: 2}}
-    with pytest.raises(TypeError):
-        lag(None)  # type: ignore[call-overload]

@@ -6,20 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from spark_segmentlog import read_arrow
 from spark_segmentlog.errors import CorruptRecordError, UnknownTopicOrPartitionError
-from spark_segmentlog.query.read_options import View
-from spark_segmentlog.query.schema import sql_name
-from spark_segmentlog.query.system_columns import SYSTEM_SCHEMAS
 from spark_segmentlog.testing.builder import ABORT, COMMIT, LogBuilder, RecordSpec, control_batch
 from spark_segmentlog.testing.builder import v2_batch as batch_of
 from spark_segmentlog.testing.system_records import offset_commit
-from tests.support.metadata_log import change, identifier, partition, remove, topic
-
-RECORD_COLUMNS = {"recordPartition", "recordOffset", "recordTimestampMs", "key", "value", "version"}
+from tests.support.metadata_log import change, identifier, log_of, partition, remove, topic
 
 
 def rows(path: Any, view: str, **options: Any) -> list[dict[str, Any]]:
@@ -29,11 +23,6 @@ def rows(path: Any, view: str, **options: Any) -> list[dict[str, Any]]:
 
 def told(row: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: row[name] for name in names}
-
-
-def log_of(path: Path, name: str, *records: RecordSpec, number: int = 0) -> Path:
-    LogBuilder(path).partition(name, number, [[batch_of(list(records))]])
-    return path
 
 
 # Of real brokers
@@ -90,23 +79,6 @@ def test_topics_partitions_and_settings_of_a_real_cluster(broker_log: Any) -> No
         row["topic"] == row["resourceName"] for row in settings if row["resourceType"] == "topic"
     )
     assert {row["brokerId"] for row in found if row["type"] == "RegisterBrokerRecord"} == {1}
-
-
-# Options
-
-
-@pytest.mark.parametrize("view", list(SYSTEM_SCHEMAS))
-def test_a_view_has_the_same_columns_however_it_is_asked(view: View, tmp_path: Path) -> None:
-    name = str(view.system_topic)
-    log_of(tmp_path, name, RecordSpec(key=b"\x00\x00\x00\x01x", value=b"\x00\x00"))
-    table = read_arrow(tmp_path, view=view.value).read_all()
-    assert table.schema == SYSTEM_SCHEMAS[view]
-    assert set(table.schema.names) >= RECORD_COLUMNS
-    assert table.num_rows == 1
-    subset = read_arrow(tmp_path, view=view.value, columns=["REASON", "recordoffset"]).read_all()
-    assert subset.schema.names == ["reason", "recordOffset"]
-    for kind in table.schema.types:
-        assert "struct<" not in sql_name(kind)
 
 
 def test_the_topic_is_chosen_by_the_view_unless_options_choose(tmp_path: Path) -> None:
@@ -269,8 +241,3 @@ def test_share_state_by_batches(tmp_path: Path) -> None:
         {"firstOffset": 5, "lastOffset": 6, "deliveryState": "Acknowledged", "deliveryCount": 1},
         {"firstOffset": 5, "lastOffset": 6, "deliveryState": "9", "deliveryCount": 2},
     ]
-
-
-def test_sql_names_of_nested_types() -> None:
-    assert sql_name(pa.list_(pa.int32())) == "ARRAY<INT>"
-    assert sql_name(pa.struct([("a", pa.string())])) == "STRUCT<a STRING>"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,27 +27,15 @@ from spark_segmentlog.errors import (
 )
 from spark_segmentlog.log.formats.checkpoints import META_PROPERTIES
 from spark_segmentlog.log.io import files
-from spark_segmentlog.query import clean_up
 from tests.support.noting import note_calls
 from tests.support.plain_partitioner import partition_for_key
 from tests.support.sink import (
     START_MS,
     Sink,
+    at,
     rows,
     values,
 )
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-@pytest.fixture
-def sink(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Sink:
-    return Sink(monkeypatch, [tmp_path / "log"])
-
-
-def at(timestamp_ms: int) -> datetime:
-    return EPOCH + timedelta(milliseconds=timestamp_ms)
-
 
 # Rows
 
@@ -134,106 +121,12 @@ def test_what_was_read_can_be_written(sink: Sink, tmp_path: Path, monkeypatch: A
     assert other.read(include_headers=True) == sink.read(include_headers=True)
 
 
-def test_text_of_any_width_and_names_of_any_case_are_taken(sink: Sink) -> None:
-    batch = pa.RecordBatch.from_arrays(
-        [
-            pa.array(["\u30ad", None], pa.large_string()),
-            pa.array([b"1", b"2"], pa.large_binary()),
-            pa.array(["t", "t"], pa.large_string()),
-        ],
-        names=["KEY", "Value", "ToPiC"],
-    )
-    sink.save(batch)
-    assert sink.column("key") == ["\u30ad".encode(), None]
-    assert sink.column("value") == [b"1", b"2"]
-
-
-def test_rows_that_are_slices_of_others_are_taken(sink: Sink) -> None:
-    batch = rows(
-        key=[b"%d" % place for place in range(10)],
-        value=[b"v%d" % place for place in range(10)],
-        topic=["a", "b"] * 5,
-        headers=[[{"key": f"h{place}", "value": b""}] for place in range(10)],
-    )
-    sink.save([batch.slice(3, 4), batch.slice(9, 1)])
-    read = sink.read(include_headers=True)
-    assert [(row["topic"], row["key"], row["headers"][0]["key"]) for row in read] == [
-        ("a", b"4", "h4"),
-        ("a", b"6", "h6"),
-        ("b", b"3", "h3"),
-        ("b", b"5", "h5"),
-        ("b", b"9", "h9"),
-    ]
-
-
-def test_rows_keep_their_order_within_a_task_and_tasks_theirs(sink: Sink) -> None:
-    tasks = [
-        [values(700, start=1000 * task, prefix=""), values(300, start=1000 * task + 700, prefix="")]
-        for task in range(3)
-    ]
-    sink.save(*tasks, topic="t", num_partitions=2)
-    for partition in range(2):
-        got = [int(value) for value in sink.column("value", assign={"t": [partition]})]
-        assert got == sorted(got)
-        assert len(got) == 1500
-        offsets = sink.column("offset", assign={"t": [partition]})
-        assert offsets == list(range(1500))
-
-
 def test_a_task_without_rows_and_a_write_without_any(sink: Sink) -> None:
     sink.save([], values(2), [], topic="t")
     sink.save([], topic="t")
     assert sink.column("value") == [b"v0", b"v1"]
     sink.save([], topic="u", num_partitions=2)
     assert sorted(path.name for path in sink.path.glob("u-*")) == ["u-0", "u-1"]
-
-
-# Topics and partitions
-
-
-def test_keys_go_where_a_java_producer_sends_them(sink: Sink) -> None:
-    keys = [b"21", b"foobar", b"a-little-bit-long-string", b"100:48069"]
-    sink.save(rows(key=keys, value=keys), topic="t", num_partitions=12)
-    assert dict(zip(sink.column("key"), sink.column("partition"), strict=True)) == {
-        b"21": 0,
-        b"foobar": 6,
-        b"a-little-bit-long-string": 8,
-        b"100:48069": 9,
-    }
-
-
-def test_an_explicit_partition_comes_before_the_key(sink: Sink) -> None:
-    key = b"21"
-    sink.save(
-        rows(key=[key] * 3, value=[b"a", b"b", b"c"], partition=[2, None, 1]),
-        topic="t",
-        num_partitions=3,
-    )
-    assert partition_for_key(key, 3) == 0
-    assert [(row["partition"], row["value"]) for row in sink.read()] == [
-        (0, b"b"),
-        (1, b"c"),
-        (2, b"a"),
-    ]
-
-
-def test_rows_without_a_key_are_spread_over_partitions_and_tasks(sink: Sink) -> None:
-    sink.save(*[values(1) for _ in range(8)], topic="t", num_partitions=4)
-    assert sink.column("partition") == [0, 0, 1, 1, 2, 2, 3, 3]
-
-
-def test_the_topic_option_comes_before_the_column(sink: Sink) -> None:
-    sink.save(rows(value=[b"a", b"b"], topic=["u", None]), topic="t")
-    assert sink.column("topic") == ["t", "t"]
-
-
-def test_rows_go_to_the_topics_of_their_column(sink: Sink) -> None:
-    topics = [f"t{place % 5}" for place in range(40)]
-    batch = rows(value=[b"%02d" % place for place in range(40)], topic=topics)
-    sink.save([batch, batch], num_partitions=2)
-    for topic in set(topics):
-        expected = [b"%02d" % place for place in range(40) if topics[place] == topic]
-        assert sorted(sink.column("value", subscribe=topic)) == sorted(expected * 2)
 
 
 def test_partitions_of_a_topic_that_exists_stay_as_many(sink: Sink) -> None:
@@ -282,6 +175,8 @@ def one_bad(kind: str) -> tuple[pa.RecordBatch, str]:
 
 
 IN_COLUMNS = ("null header key", "partition too high", "partition below 0", "record too large")
+
+
 OF_TOPICS = ("null topic", "no topic name", "broker's own topic")
 
 
@@ -540,44 +435,6 @@ def test_flushes_can_be_asked_for_between(sink: Sink, monkeypatch: pytest.Monkey
     writer = sink.writer(_value_schema(), {"topic": "t", "flush.ms": 0}, overwrite=False)
     sink.run_task(writer, 0, [values(10) for place in range(4)])
     assert len(synced) == 4
-
-
-def test_retention_that_is_asked_for_follows_the_commit(sink: Sink) -> None:
-    old = rows(value=[b"v" * 100] * 60, timestamp=[at(START_MS)] * 60)
-    options: dict[str, Any] = {"topic": "t", "segment.bytes": 3000, "batch.size": 500}
-    sink.save(old, **options)
-    assert len(sink.read()) == 60
-    sink.save(old, **options, retention_bytes=6000)
-    kept = sink.column("offset")
-    assert 0 < len(kept) < 100
-    assert kept[-1] == 119
-    sink.save(rows(value=[b"new"]), **options, retention_ms=1000)
-    assert sink.column("value")[-1] == b"new"
-    assert len(sink.read()) < len(kept)
-    assert list(sink.path.glob("t-0/*.deleted")) != []
-
-
-def test_compaction_that_is_asked_for_follows_the_commit(sink: Sink) -> None:
-    batch = rows(key=[b"%d" % (n % 3) for n in range(60)], value=[b"v" * 100] * 60)
-    options: dict[str, Any] = {"topic": "t", "segment.bytes": 3000, "batch.size": 500}
-    sink.save(batch, **options, cleanup_policy="compact")
-    assert len(sink.read()) < 60
-    assert {row["key"] for row in sink.read()} == {b"0", b"1", b"2"}
-    assert sink.column("offset")[-1] == 59
-
-
-def test_retention_that_fails_does_not_fail_what_is_committed(
-    sink: Sink, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def fail(*_: Any) -> None:
-        raise OSError("disk on fire")
-
-    monkeypatch.setattr(clean_up, "_retain", fail)
-    with caplog.at_level(logging.WARNING):
-        sink.save(values(2), topic="t", retention_ms=1)
-    assert "the rows are committed" in caplog.text
-    assert "disk on fire" in caplog.text
-    assert len(sink.read()) == 2
 
 
 # Many partitions

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from spark_segmentlog.errors import UnknownTopicOrPartitionError, UnsafeTargetError
-from spark_segmentlog.log.directory.cluster import read_cluster
+from spark_segmentlog.errors import UnsafeTargetError
 from spark_segmentlog.log.directory.cluster_metadata import read_cluster_topics
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.write import targets
 from spark_segmentlog.log.write.targets import make_log_directories, read_target_layout
-from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, control_batch, v2_batch
+from spark_segmentlog.testing.builder import RecordSpec, control_batch, v2_batch
 from tests.support.broker_data import unpack
 from tests.support.metadata_log import (
     ABORT,
@@ -24,13 +23,10 @@ from tests.support.metadata_log import (
     metadata_log,
     partition,
     remove,
+    replicas,
     setting,
     topic,
 )
-
-
-def replicas(path: str) -> dict[str, dict[int, tuple[int, ...]]]:
-    return {name: known.replicas for name, known in read_cluster_topics(path).items()}
 
 
 def test_topics_of_real_brokers(tmp_path: Path) -> None:
@@ -110,37 +106,6 @@ def test_a_record_that_cannot_be_read_means_that_nothing_is_known(
         read_cluster_topics(path)
 
 
-def test_topics_of_the_cluster_may_be_written_if_they_have_one_replica(tmp_path: Path) -> None:
-    path = metadata_log(
-        tmp_path / "d0",
-        topic("one", 1), partition(0, 1, 1), partition(1, 1, 1),
-        topic("two", 2), partition(0, 2, 1, 2),
-    )  # fmt: skip
-    (tmp_path / "d1" / "one-0").mkdir(parents=True)
-    LogBuilder(tmp_path / "d1").meta_properties()
-    other = str(tmp_path / "d1")
-    layout = read_target_layout([other])
-    assert layout.partition_count("one") == 2
-    assert layout.directory_of(TopicPartition("one", 0)) == os.path.realpath(other)
-    for name, message in (("two", "2 replicas"), ("three", "does not exist in the cluster")):
-        with pytest.raises(UnsafeTargetError, match=message):
-            layout.check_topic(name)
-    with pytest.raises(UnknownTopicOrPartitionError, match="one-1"):
-        layout.directory_of(TopicPartition("one", 1))
-    unsafe = read_target_layout([other], allow_unsafe=True)
-    unsafe.check_topic("three")
-    with pytest.raises(UnsafeTargetError, match="the broker's own"):
-        unsafe.check_topic("__consumer_offsets")
-    assert read_target_layout([path]).cluster_topics is not None
-
-
-def test_the_metadata_of_another_cluster_is_not_taken(tmp_path: Path) -> None:
-    metadata_log(tmp_path / "d0", topic("one", 1))
-    LogBuilder(tmp_path / "d1").meta_properties(cluster_id="another")
-    with pytest.raises(UnsafeTargetError, match="cannot be told"):
-        read_target_layout([str(tmp_path / "d1")])
-
-
 def test_new_partitions_are_dealt_out_evenly_and_alike_for_all(tmp_path: Path) -> None:
     paths = [str(tmp_path / name) for name in "abc"]
     make_log_directories(paths)
@@ -164,27 +129,6 @@ def test_where_many_new_partitions_go_is_worked_out_few_times(tmp_path: Path) ->
     assert [chosen.count(path) for path in layout.log_directories] == [500, 501]
     planned = read_target_layout(paths, new_partition_count=1001)
     assert [planned.directory_of(TopicPartition("new", it)) for it in range(1001)] == chosen
-
-
-def test_settings_of_topics_and_brokers_as_they_were_set_last(tmp_path: Path) -> None:
-    path = metadata_log(
-        tmp_path,
-        topic("t", 1),
-        setting(2, "t", "retention.ms", "5"),
-        setting(2, "t", "retention.ms", "6"),
-        setting(2, "t", "cleanup.policy", "compact"),
-        setting(2, "t", "cleanup.policy", None),
-        setting(2, "nobody", "retention.ms", "7"),
-        setting(4, "", "log.retention.ms", "8"),
-        setting(4, "1", "log.retention.ms", "9"),
-        setting(4, "2", "log.retention.ms", "10"),
-        setting(16, "t", "interval.ms", "11"),
-    )
-    assert read_cluster_topics(path)["t"].settings == {"retention.ms": "6"}
-    cluster = read_cluster([path])
-    assert cluster is not None
-    assert cluster.node_id == 1
-    assert cluster.broker_settings == {"log.retention.ms": "9"}
 
 
 def test_a_topic_made_anew_has_none_of_the_settings_of_the_old_one(tmp_path: Path) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import shutil
 import tracemalloc
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import cramjam
@@ -15,17 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_segmentlog.errors import RemoteStorageError
-from spark_segmentlog.log.io.reading import LOCAL
-from spark_segmentlog.log.tier.chunked import ChunkedLayout
 from spark_segmentlog.log.tier.chunked_file import ChunkedFile
 from spark_segmentlog.log.tier.manifest import parse_manifest
 from spark_segmentlog.log.tier.objects import BytesFile, EndOfFile
-from spark_segmentlog.log.tier.remote_segment import IndexKind, Keys
+from tests.support.chunks import change, read
 from tests.support.store_data import Store
 from tests.unit.log.tier.test_manifest import manifest
 
-OpenStore = Callable[[str], Store]
-LAYOUT = ChunkedLayout()
 CHUNK = 1000
 
 
@@ -118,35 +112,6 @@ def test_the_end_of_a_file() -> None:
     assert (file.next_data_position(59), file.next_data_position(60)) == (59, None)
 
 
-# What must not be
-
-
-@pytest.fixture
-def segment(own_store: OpenStore, request: pytest.FixtureRequest) -> Iterator[tuple[Store, str]]:
-    """A segment of several chunks, by its path without suffix."""
-    store = own_store(request.param)
-    logs = sorted(Path(store.remote).glob("t.none-*/0/*.log"))
-    yield store, str(logs[0]).removesuffix(".log")
-    shutil.rmtree(store.folder)
-
-
-def read(store: Store, path: str, keys: Keys | None = None) -> bytes:
-    detail = LAYOUT.read_detail(LOCAL, path)
-    with LAYOUT.open_log(LOCAL, path, detail, keys or store.key_files) as file:
-        return file.read_at(0, file.size())
-
-
-def read_index(store: Store, path: str) -> bytes | None:
-    detail = LAYOUT.read_detail(LOCAL, path)
-    return LAYOUT.read_index(LOCAL, path, IndexKind.OFFSET, detail, store.key_files)
-
-
-def change(path: str, position: int) -> None:
-    data = bytearray(Path(path).read_bytes())
-    data[position] ^= 1
-    Path(path).write_bytes(data)
-
-
 @pytest.mark.parametrize("segment", ["aiven-zstd-aes"], indirect=True)
 def test_a_changed_chunk_names_object_and_chunk(segment: tuple[Store, str]) -> None:
     store, path = segment
@@ -183,34 +148,6 @@ def test_an_object_of_another_size_names_the_chunk(
     )
     with pytest.raises(RemoteStorageError, match=text):
         read(store, path)
-
-
-@pytest.mark.parametrize("segment", ["aiven-zstd-aes"], indirect=True)
-def test_keys(segment: tuple[Store, str], tmp_path: Path) -> None:
-    store, path = segment
-    name = rf"manifest {path}\.rsm-manifest: "
-    with pytest.raises(RemoteStorageError, match=f"{name}.*'test-key-1'.*names none"):
-        read(store, path, Keys())
-    wrong = Keys((("test-key-1", store.keys["test-key-2"]),))
-    with pytest.raises(RemoteStorageError, match=f"{name}its data key was not encrypted for"):
-        read(store, path, wrong)
-    missing = Keys((("test-key-1", str(tmp_path / "none.pem")),))
-    with pytest.raises(RemoteStorageError, match=r"private key .*none\.pem is not there"):
-        read(store, path, missing)
-    (tmp_path / "odd.pem").write_text("odd")
-    with pytest.raises(RemoteStorageError, match=r"odd\.pem is no private RSA key"):
-        read(store, path, Keys((("test-key-1", str(tmp_path / "odd.pem")),)))
-
-
-@pytest.mark.parametrize("segment", ["aiven-zstd-aes"], indirect=True)
-def test_an_index_of_other_bytes_names_object_and_index(segment: tuple[Store, str]) -> None:
-    store, path = segment
-    change(f"{path}.indexes", 3)
-    with pytest.raises(RemoteStorageError, match=rf"index offset in {path}\.indexes: its tag"):
-        read_index(store, path)
-    Path(f"{path}.indexes").write_bytes(b"")
-    with pytest.raises(RemoteStorageError, match=rf"{path}\.indexes ends at 0, inside its index"):
-        read_index(store, path)
 
 
 def test_a_bomb_in_a_chunk_takes_no_memory() -> None:

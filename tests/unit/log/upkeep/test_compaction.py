@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,9 +20,7 @@ from spark_segmentlog.errors import (
 )
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.segment.scanner import ScanOptions
-from spark_segmentlog.log.upkeep import compaction
 from spark_segmentlog.log.upkeep.compaction import compact
-from spark_segmentlog.record.compact.offset_map import OffsetMap
 from spark_segmentlog.record.system.topics import INTERNAL_TOPICS
 from spark_segmentlog.testing.builder import (
     LogBuilder,
@@ -43,7 +40,7 @@ from tests.support.cleaning import (
     segment_offsets,
     temporary_names,
 )
-from tests.support.compacting import CODECS, CONFIG, active, plan, run, set_modified
+from tests.support.compacting import CODECS, CONFIG, active, run
 
 
 def test_nothing_at_or_above_the_last_segment_is_touched_or_looked_at(tmp_path: Path) -> None:
@@ -71,40 +68,6 @@ def test_the_cleaner_checkpoint_says_how_far_it_came_and_the_clean_part_is_clean
     assert checkpoint(directory, "cleaner-offset-checkpoint") == 3
 
 
-@pytest.mark.parametrize("max_keys", [1, 2, 5, 12])
-def test_a_map_that_is_too_small_takes_more_passes_and_gives_the_same(
-    tmp_path: Path, max_keys: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    values = [(b"%d" % (index * 7 % 13), b"%d" % index) for index in range(40)]
-    segments = [
-        plain_batches(values[at : at + 8], base_offset=at, batch_size=3, codec="lz4")
-        for at in range(0, 40, 8)
-    ]
-    directory = build(tmp_path, [*segments, active(40)])
-
-    class SmallMap(OffsetMap):
-        def __init__(self, max_bytes: int, *, expected_records: int) -> None:
-            super().__init__(max_bytes, expected_records=expected_records)
-            self.max_keys = max_keys
-
-    planned = plan(directory, CONFIG, NOW_MS)
-    monkeypatch.setattr(compaction, "OffsetMap", SmallMap)
-    (result,) = compact([str(tmp_path)], None, CONFIG, NOW_MS).partitions
-    assert (planned.cleaned_up_to, planned.segments_after) == (40, result.segments_after)
-    assert planned.records_kept == len(dict(values))
-    latest = {key: (index, key, value) for index, (key, value) in enumerate(values)}
-    assert kept(directory)[:-1] == sorted(latest.values())
-    assert result.passes > 1
-    assert checkpoint(directory, "cleaner-offset-checkpoint") == 40
-
-
-def test_a_cleaned_segment_is_as_old_as_what_it_replaces(tmp_path: Path) -> None:
-    directory = build(tmp_path, [plain_batches([(b"a", b"1"), (b"a", b"2")]), active(2)])
-    set_modified(directory, 0, NOW_MS - DAY_MS)
-    run(directory)
-    assert (directory / f"{0:020d}.log").stat().st_mtime_ns == (NOW_MS - DAY_MS) * 10**6
-
-
 # Files
 
 
@@ -130,22 +93,6 @@ def test_snapshots_of_merged_segments_go_with_them(tmp_path: Path) -> None:
     assert sorted(name for name in os.listdir(directory) if name.endswith(".snapshot")) == [
         f"{offset:020d}.snapshot" for offset in (0, 3, 4)
     ]
-
-
-def test_a_segment_is_split_where_an_offset_does_not_fit_31_bits(tmp_path: Path) -> None:
-    far = 3_000_000_000
-    batches = [
-        *plain_batches([(b"a", b"1"), (b"b", b"1")], batch_size=1),
-        *plain_batches([(b"c", b"1"), (b"a", b"2")], base_offset=far, batch_size=1),
-    ]
-    directory = build(
-        tmp_path,
-        [SegmentSpec(batches, index=False, time_index=False), active(far + 2)],
-    )
-    run(directory)
-    assert segment_offsets(directory) == [0, far, far + 2]
-    assert kept(directory)[:-1] == [(1, b"b", b"1"), (far, b"c", b"1"), (far + 1, b"a", b"2")]
-    check_indexes(directory)
 
 
 def test_readers_are_told_that_the_listing_changed(tmp_path: Path) -> None:
@@ -302,22 +249,3 @@ def test_compacting_in_two_steps_gives_what_one_step_gives(
             (stepwise / f"{base:020d}.log").write_bytes(b"".join(spec))
         run(stepwise)
         assert kept(stepwise) == kept(whole)
-
-
-def test_many_keys_in_small_batches_take_a_bounded_map(tmp_path: Path) -> None:
-    random = np.random.default_rng(7)
-    keys = random.integers(0, 3000, 20_000)
-    values = [(b"key-%05d" % key, b"%d" % index) for index, key in enumerate(keys.tolist())]
-    directory = build(
-        tmp_path,
-        [
-            plain_batches(values[:10_000], batch_size=1),
-            plain_batches(values[10_000:], base_offset=10_000, batch_size=100, codec="lz4"),
-            active(20_000),
-        ],
-    )
-    result = run(directory, replace(CONFIG, dedupe_buffer_bytes=24 * 2048))
-    assert result.passes > 1
-    latest = {key: (index, key, value) for index, (key, value) in enumerate(values)}
-    assert kept(directory)[:-1] == sorted(latest.values())
-    check_indexes(directory)

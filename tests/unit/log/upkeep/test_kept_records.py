@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from spark_segmentlog.errors import (
-    DecompressedSizeError,
     InvalidRecordError,
 )
 from spark_segmentlog.testing.builder import (
@@ -35,62 +34,7 @@ from tests.support.cleaning import (
     temporary_names,
 )
 from tests.support.compacting import CODECS, CONFIG, active, data, old_format_log, run
-from tests.support.decoding import room_of
 from tests.support.transaction_batches import marker
-
-
-def large_batches(codec: str) -> list[bytes]:
-    """Batches of which all, some, or no records stay, with tombstones and without a key."""
-    rows: list[tuple[bytes | None, bytes | None]] = []
-    for at in range(5):
-        rows += [(b"same%d" % (number % 7), b"v%d" % at * 40) for number in range(20)]
-        rows += [(b"own%d-%d" % (at, number), b"w" * number) for number in range(20)]
-    rows += [(b"only%d" % number, b"x" * 30) for number in range(40)]
-    rows += [(b"same%d" % (number % 7), b"last") for number in range(40)]
-    rows += [(b"own0-%d" % number, None) for number in range(20)] + [(None, b"gone")] * 20
-    return plain_batches(rows, batch_size=40, codec=codec)
-
-
-@pytest.mark.parametrize("room_bytes", [100, 1000])
-@pytest.mark.parametrize("codec", [codec for codec in CODECS if codec != "none"])
-def test_batches_read_in_parts_are_cleaned_as_whole_ones(
-    tmp_path: Path, codec: str, room_bytes: int
-) -> None:
-    segments = [large_batches(codec), active(320)]
-    whole, in_parts = build(tmp_path / "whole", segments), build(tmp_path / "parts", segments)
-    expected = run(whole)
-    with room_of(room_bytes):
-        found = run(in_parts)
-    assert (found.records_read, found.records_kept) == (
-        expected.records_read,
-        expected.records_kept,
-    )
-    assert 0 < found.records_kept < found.records_read
-    assert log_bytes(in_parts, 0) == log_bytes(whole, 0)
-    check_indexes(in_parts)
-
-
-def test_large_batch_that_cannot_be_written_again_is_told_and_left(tmp_path: Path) -> None:
-    directory = build(tmp_path, [large_batches("zstd"), active(320)])
-    before = log_bytes(directory, 0)
-    config = replace(CONFIG, max_decompressed_bytes=300)
-    with (
-        room_of(100),
-        pytest.raises(DecompressedSizeError, match=r"of 40 records of a batch stay, \d+ bytes"),
-    ):
-        run(directory, config)
-    assert log_bytes(directory, 0) == before
-    assert not temporary_names(directory)
-
-
-def test_large_batch_that_loses_nothing_is_copied_whatever_its_size(tmp_path: Path) -> None:
-    rows: list[tuple[bytes | None, bytes | None]] = [(b"k%d" % at, b"v" * 50) for at in range(40)]
-    gone = plain_batches([(b"k0", b"old")] * 40, batch_size=40, codec="lz4")
-    shifted = plain_batches(rows, base_offset=40, batch_size=40, codec="lz4")
-    directory = build(tmp_path, [[*gone, *shifted], active(80)])
-    with room_of(100):
-        run(directory, replace(CONFIG, max_decompressed_bytes=300))
-    assert log_bytes(directory, 0) == b"".join(shifted)
 
 
 def test_a_batch_keeps_its_offsets_when_its_records_go(tmp_path: Path) -> None:

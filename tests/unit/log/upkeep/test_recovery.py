@@ -24,10 +24,11 @@ from spark_segmentlog.testing.builder import (
     v2_batch,
 )
 from tests.support.broker_data import unpack
-from tests.support.scenarios import make_scenario, read_indexes, read_rows
+from tests.support.scenarios import make_scenario, read_rows
 
 T0 = TopicPartition("t", 0)
-PRODUCERS = ["kafka-4.3.1", "kafka-4.3.1-java-transactions", "kafka-2.8.2"]
+
+
 NAME = "00000000000000000000"
 
 
@@ -70,24 +71,6 @@ def test_nothing_is_wrong_with_what_brokers_wrote(
 ) -> None:
     log = unpack(producer, state, tmp_path)
     assert [str(finding) for finding in verify(log.log_directories, deep=True)] == []
-
-
-def test_indexes_made_anew_equal_a_brokers(tmp_path: Path) -> None:
-    log = unpack("kafka-4.3.1", "clean", tmp_path)
-    orders = [TopicPartition("orders", partition) for partition in range(3)]
-    interval = 1024
-    before = {
-        path: data
-        for path, data in read_indexes(log.log_directories).items()
-        if Path(path).parent.name.startswith("orders-") and not path.endswith(".txnindex")
-    }
-    reindex(log.log_directories, topic_partitions=orders, index_interval_bytes=interval)
-    after = read_indexes(log.log_directories)
-    assert before
-    assert list(verify(log.log_directories)) == []
-    for path, data in before.items():
-        if path.endswith(".timeindex"):
-            assert after[path][-12:] == data[-12:]
 
 
 def test_well_formed_indexes_that_lie_are_found_and_made_anew(tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,24 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_segmentlog.errors import (
-    LogLockedError,
-    UnknownTopicOrPartitionError,
-    UnsafeTargetError,
-)
 from spark_segmentlog.log.formats.producer_snapshot import parse_producer_snapshot
-from spark_segmentlog.log.io.lock import locked
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.upkeep.compaction import compact
 from spark_segmentlog.log.upkeep.compaction_config import CompactionConfig
 from spark_segmentlog.log.upkeep.partitions import CleanupPolicy
 from spark_segmentlog.log.upkeep.retention import (
-    PartitionRetention,
     Reason,
     RetentionConfig,
-    apply_retention,
 )
-from spark_segmentlog.record.system.topics import INTERNAL_TOPICS
 from spark_segmentlog.testing.builder import (
     LogBuilder,
     SegmentSpec,
@@ -39,37 +28,21 @@ from tests.support.cleaning import (
     DAY_MS,
     NOW_MS,
     PARTITION,
+    aged,
     build,
     checkpoint,
     plain_batches,
     record,
     rows,
+    run_retention,
     segment_offsets,
     temporary_names,
 )
 
 KEEP = RetentionConfig(retention_ms=-1, file_delete_delay_ms=0)
+
+
 START_FILE = "log-start-offset-checkpoint"
-
-
-def run(directory: Path, config: RetentionConfig, now_ms: int = NOW_MS) -> PartitionRetention:
-    report = apply_retention([str(directory.parent)], None, config, now_ms)
-    (partition,) = report.partitions
-    return partition
-
-
-def aged(ages_ms: list[int]) -> list[list[bytes]]:
-    """One segment of two records for each age."""
-    return [
-        plain_batches(
-            [(b"k", b"v"), (b"l", b"w")], base_offset=2 * place, timestamp_ms=NOW_MS - age
-        )
-        for place, age in enumerate(ages_ms)
-    ]
-
-
-def no_old_file(directory: Path) -> bool:
-    return temporary_names(directory) == []
 
 
 # Time
@@ -77,7 +50,7 @@ def no_old_file(directory: Path) -> bool:
 
 def test_segments_whose_largest_timestamp_is_too_old_go(tmp_path: Path) -> None:
     directory = build(tmp_path, aged([5000, 4000, 3000, 10]))
-    result = run(directory, replace(KEEP, retention_ms=3500))
+    result = run_retention(directory, replace(KEEP, retention_ms=3500))
     assert segment_offsets(directory) == [4, 6]
     assert result.log_start_offset == 4
     assert checkpoint(directory, START_FILE) == 4
@@ -87,7 +60,7 @@ def test_segments_whose_largest_timestamp_is_too_old_go(tmp_path: Path) -> None:
 
 def test_a_segment_as_old_as_the_limit_stays(tmp_path: Path) -> None:
     directory = build(tmp_path, aged([1001, 1000, 0]))
-    run(directory, replace(KEEP, retention_ms=1000))
+    run_retention(directory, replace(KEEP, retention_ms=1000))
     assert segment_offsets(directory) == [2, 4]
 
 
@@ -95,14 +68,14 @@ def test_a_record_of_the_future_that_keeps_its_segment_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     directory = build(tmp_path, aged([-5000, 4000, 3000, 0]))
-    run(directory, replace(KEEP, retention_ms=1000))
+    run_retention(directory, replace(KEEP, retention_ms=1000))
     assert segment_offsets(directory) == [0, 2, 4, 6]
     assert "segment 0 has a record of the future" in caplog.text
 
 
 def test_nothing_goes_behind_a_segment_that_stays(tmp_path: Path) -> None:
     directory = build(tmp_path, aged([5000, 10, 5000, 10]))
-    run(directory, replace(KEEP, retention_ms=1000))
+    run_retention(directory, replace(KEEP, retention_ms=1000))
     assert segment_offsets(directory) == [2, 4, 6]
 
 
@@ -112,20 +85,20 @@ def test_one_young_record_keeps_its_segment(tmp_path: Path) -> None:
         v2_batch([record(b"c", b"1", NOW_MS - 5000)], base_offset=2),
     ]
     directory = build(tmp_path, [mixed, plain_batches([(b"d", b"1")], base_offset=3)])
-    run(directory, replace(KEEP, retention_ms=1000))
+    run_retention(directory, replace(KEEP, retention_ms=1000))
     assert segment_offsets(directory) == [0, 3]
 
 
 def test_an_expired_last_segment_is_rolled_and_goes(tmp_path: Path) -> None:
     directory = build(tmp_path, aged([5000, 4000]))
-    result = run(directory, replace(KEEP, retention_ms=1000))
+    result = run_retention(directory, replace(KEEP, retention_ms=1000))
     assert segment_offsets(directory) == [4]
     assert (directory / f"{4:020d}.log").stat().st_size == 0
     assert result.log_start_offset == 4
     log = LogManager.open([str(tmp_path)]).topic_partitions[PARTITION]
     assert (log.log_start_offset, log.log_end_offset) == (4, 4)
     # An empty last segment stays.
-    run(directory, replace(KEEP, retention_ms=1000), now_ms=NOW_MS + DAY_MS)
+    run_retention(directory, replace(KEEP, retention_ms=1000), now_ms=NOW_MS + DAY_MS)
     assert segment_offsets(directory) == [4]
 
 
@@ -137,7 +110,7 @@ def test_a_rolled_segment_carries_the_producers_state(tmp_path: Path) -> None:
         base_sequence=40,
     )
     directory = build(tmp_path, [[batch]])
-    run(directory, replace(KEEP, retention_ms=1000))
+    run_retention(directory, replace(KEEP, retention_ms=1000))
     data = (directory / f"{3:020d}.snapshot").read_bytes()
     (state,) = parse_producer_snapshot(data) or []
     assert (state.producer_id, state.producer_epoch, state.last_sequence) == (9, 2, 42)
@@ -149,7 +122,7 @@ def test_a_snapshot_of_a_clean_shutdown_is_left_as_it_is(tmp_path: Path) -> None
     directory = log.partition("t", 0, aged([5000, 4000]), snapshots=True)
     log.clean_shutdown()
     before = (directory / f"{4:020d}.snapshot").read_bytes()
-    run(directory, replace(KEEP, retention_ms=1000))
+    run_retention(directory, replace(KEEP, retention_ms=1000))
     assert (directory / f"{4:020d}.snapshot").read_bytes() == before
     assert not (directory / f"{0:020d}.snapshot").exists()
     assert not (directory / f"{2:020d}.snapshot").exists()
@@ -161,9 +134,9 @@ def test_a_time_index_padded_with_zeros_does_not_mean_1970(tmp_path: Path, clean
         SegmentSpec(batches, index_size_bytes=12 * 1000) for batches in aged([1000, 1000, 0])
     ]
     directory = build(tmp_path, segments, clean=clean)
-    run(directory, replace(KEEP, retention_ms=5000))
+    run_retention(directory, replace(KEEP, retention_ms=5000))
     assert segment_offsets(directory) == [0, 2, 4]
-    run(directory, replace(KEEP, retention_ms=500))
+    run_retention(directory, replace(KEEP, retention_ms=500))
     assert segment_offsets(directory) == [4]
 
 
@@ -175,9 +148,9 @@ def test_without_a_time_index_to_be_trusted_the_batches_are_asked(
 ) -> None:
     first, second = aged([1000, 0])
     directory = build(tmp_path, [SegmentSpec(first, time_index=time_index), second], clean=False)
-    run(directory, replace(KEEP, retention_ms=5000))
+    run_retention(directory, replace(KEEP, retention_ms=5000))
     assert segment_offsets(directory) == [0, 2]
-    run(directory, replace(KEEP, retention_ms=500))
+    run_retention(directory, replace(KEEP, retention_ms=500))
     assert segment_offsets(directory) == [2]
 
 
@@ -195,7 +168,7 @@ def test_a_crashed_time_index_that_ends_early_is_no_reason_to_delete(tmp_path: P
         ],
         clean=False,
     )
-    run(directory, replace(KEEP, retention_ms=10_000))
+    run_retention(directory, replace(KEEP, retention_ms=10_000))
     assert segment_offsets(directory) == [0, 4]
 
 
@@ -207,7 +180,7 @@ def test_records_without_timestamps_go_by_the_files_age(tmp_path: Path) -> None:
     old = (NOW_MS - 5000) * 10**6
     os.utime(directory / f"{0:020d}.log", ns=(old, old))
     os.utime(directory / f"{1:020d}.log", ns=(NOW_MS * 10**6, NOW_MS * 10**6))
-    run(directory, replace(KEEP, retention_ms=1000))
+    run_retention(directory, replace(KEEP, retention_ms=1000))
     assert segment_offsets(directory) == [1]
 
 
@@ -225,14 +198,14 @@ def test_segments_go_as_long_as_the_rest_has_retention_bytes(
     size = sum(map(len, segments[0]))
     directory = build(tmp_path, segments)
     limit = limit_segments * size + limit_extra
-    result = run(directory, replace(KEEP, retention_bytes=limit))
+    result = run_retention(directory, replace(KEEP, retention_bytes=limit))
     assert segment_offsets(directory) == left
     assert all(it.reason is Reason.SIZE for it in result.deleted_segments)
 
 
 def test_no_limit_keeps_everything(tmp_path: Path) -> None:
     directory = build(tmp_path, aged([10**12, 10**11, 0]))
-    result = run(directory, KEEP)
+    result = run_retention(directory, KEEP)
     assert segment_offsets(directory) == [0, 2, 4]
     assert result.deleted_segments == ()
 
@@ -246,7 +219,7 @@ def test_segments_below_the_log_start_offset_go_whatever_the_policy(
 ) -> None:
     directory = build(tmp_path, aged([0, 0, 0]))
     LogBuilder(tmp_path).log_start_offsets({("t", 0): 3})
-    result = run(directory, replace(KEEP, cleanup_policy=frozenset(policy)))
+    result = run_retention(directory, replace(KEEP, cleanup_policy=frozenset(policy)))
     assert segment_offsets(directory) == [2, 4]
     assert [it.reason for it in result.deleted_segments] == [Reason.LOG_START_OFFSET]
     # It lies inside of the first segment, and stays there.
@@ -256,48 +229,11 @@ def test_segments_below_the_log_start_offset_go_whatever_the_policy(
 def test_a_compacted_topic_keeps_old_segments(tmp_path: Path) -> None:
     directory = build(tmp_path, aged([10**9, 0]))
     config = RetentionConfig(cleanup_policy=frozenset({CleanupPolicy.COMPACT}))
-    run(directory, config)
+    run_retention(directory, config)
     assert segment_offsets(directory) == [0, 2]
     both = replace(config, cleanup_policy=frozenset(CleanupPolicy))
-    run(directory, both)
+    run_retention(directory, both)
     assert segment_offsets(directory) == [2]
-
-
-def test_other_partitions_keep_their_log_start_offsets(tmp_path: Path) -> None:
-    log = LogBuilder(tmp_path)
-    log.partition("t", 0, aged([5000, 0]))
-    log.partition("u", 3, aged([0, 0]))
-    log.log_start_offsets({("u", 3): 1, ("gone", 0): 7})
-    apply_retention([str(tmp_path)], ["t"], replace(KEEP, retention_ms=1000), NOW_MS)
-    text = (tmp_path / START_FILE).read_text()
-    assert sorted(text.splitlines()[2:]) == ["gone 0 7", "t 0 2", "u 3 1"]
-
-
-def test_leader_epochs_start_where_the_log_starts(tmp_path: Path) -> None:
-    log = LogBuilder(tmp_path)
-    directory = log.partition(
-        "t", 0, aged([5000, 5000, 5000, 0]), leader_epochs=[(1, 0), (4, 2), (5, 5), (6, 7)]
-    )
-    run(directory, replace(KEEP, retention_ms=1000))
-    assert (directory / "leader-epoch-checkpoint").read_text() == "0\n2\n5 6\n6 7\n"
-
-
-# Files
-
-
-def test_renamed_files_stay_for_the_delay_and_go_with_a_later_pass(tmp_path: Path) -> None:
-    directory = build(tmp_path, aged([5000, 0]))
-    config = replace(KEEP, retention_ms=1000, file_delete_delay_ms=60_000)
-    now_ms = time.time_ns() // 10**6
-    first = apply_retention([str(tmp_path)], None, config, NOW_MS).partitions[0]
-    assert first.waiting_files == 3
-    assert temporary_names(directory) == [
-        f"{0:020d}.{kind}.deleted" for kind in ("index", "log", "timeindex")
-    ]
-    keep = replace(KEEP, file_delete_delay_ms=60_000)
-    assert run(directory, keep, now_ms=now_ms + 1000).removed_files == 0
-    assert run(directory, keep, now_ms=now_ms + 70_000).removed_files == 3
-    assert no_old_file(directory)
 
 
 @pytest.mark.parametrize("is_compacted", [False, True])
@@ -312,23 +248,16 @@ def test_indexes_that_a_deletion_cut_short_has_left_go_with_the_next(
     if is_compacted:
         compact([str(tmp_path)], None, CompactionConfig(file_delete_delay_ms=0), NOW_MS)
     else:
-        run(directory, KEEP)
+        run_retention(directory, KEEP)
     assert {int(path.name[:20]) for path in directory.glob("*.*index")} == {2, 4, 6}
     assert temporary_names(directory) == []
-
-
-def test_waiting_when_asked_leaves_no_file_behind(tmp_path: Path) -> None:
-    directory = build(tmp_path, aged([5000, 0]))
-    config = replace(KEEP, retention_ms=1000, file_delete_delay_ms=30, wait_for_deletion=True)
-    run(directory, config)
-    assert no_old_file(directory)
 
 
 def test_a_reader_that_has_the_file_open_reads_on(tmp_path: Path) -> None:
     directory = build(tmp_path, aged([5000, 0]))
     log = LogManager.open([str(tmp_path)]).topic_partitions[PARTITION]
     with log.segments[0].open_log() as file:
-        run(directory, replace(KEEP, retention_ms=1000))
+        run_retention(directory, replace(KEEP, retention_ms=1000))
         assert file.size() > 0
         assert len(file.read_at(0, file.size())) == file.size()
 
@@ -337,56 +266,8 @@ def test_a_torn_last_segment_with_nothing_whole_in_it_stays(tmp_path: Path) -> N
     first, second = aged([5000, 5000])
     whole = sum(map(len, second))
     directory = build(tmp_path, [first, SegmentSpec(second, cut_bytes=whole - 30)], clean=False)
-    run(directory, replace(KEEP, retention_ms=1000))
+    run_retention(directory, replace(KEEP, retention_ms=1000))
     assert segment_offsets(directory) == [2]
-
-
-# Refusals
-
-
-def test_a_directory_that_another_writer_holds_is_refused(tmp_path: Path) -> None:
-    directory = build(tmp_path, aged([5000, 0]))
-    config = replace(KEEP, retention_ms=1000, lock_timeout_ms=10)
-    failed: list[BaseException] = []
-
-    def attempt() -> None:
-        try:
-            run(directory, config)
-        except LogLockedError as error:
-            failed.append(error)
-
-    with locked([str(tmp_path)]):
-        thread = threading.Thread(target=attempt)
-        thread.start()
-        thread.join()
-    assert len(failed) == 1
-    assert segment_offsets(directory) == [0, 2]
-
-
-def test_internal_and_unknown_topics_are_refused(tmp_path: Path) -> None:
-    directory = build(tmp_path, aged([5000, 0]))
-    config = replace(KEEP, retention_ms=1000)
-    for topic in INTERNAL_TOPICS:
-        LogBuilder(tmp_path).partition(topic, 0, aged([5000, 5000, 0]))
-        with pytest.raises(UnsafeTargetError):
-            apply_retention([str(tmp_path)], [topic], config, NOW_MS)
-    with pytest.raises(UnknownTopicOrPartitionError):
-        apply_retention([str(tmp_path)], ["other"], config, NOW_MS)
-    assert segment_offsets(directory) == [0, 2]
-
-
-def test_a_cluster_whose_metadata_is_not_there_is_refused_unless_allowed(tmp_path: Path) -> None:
-    directory = build(tmp_path / "d0", aged([5000, 5000, 0]))
-    log = LogBuilder(tmp_path / "d0")
-    log.meta_properties()
-    config = replace(KEEP, retention_ms=1000)
-    with pytest.raises(UnsafeTargetError):
-        run(directory, config)
-    assert segment_offsets(directory) == [0, 2, 4]
-    # Rows at or above the high watermark may still be cut by another replica.
-    log.high_watermarks({("t", 0): 3})
-    run(directory, replace(config, allow_replicated=True))
-    assert segment_offsets(directory) == [2, 4]
 
 
 # The model
@@ -409,7 +290,7 @@ def test_a_pass_leaves_what_a_list_of_segments_would(
         retention_ms=limit_age * 1000 if limit_age >= 0 else -1,
         retention_bytes=limit_count * sizes[0] if limit_count >= 0 else -1,
     )
-    run(directory, config)
+    run_retention(directory, config)
     left = list(range(len(ages)))
     while len(left) > 1 and 2 * left[1] <= start:
         left.pop(0)

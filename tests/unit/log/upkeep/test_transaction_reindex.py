@@ -2,70 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from spark_segmentlog.log.formats.producer_snapshot import parse_producer_snapshot
-from spark_segmentlog.log.formats.transaction_index import (
-    AbortedTransaction,
-    parse_transaction_index,
-)
 from spark_segmentlog.log.partition.partition_log import PartitionLog
-from spark_segmentlog.log.upkeep.recovery import RecoveryAction, recover, reindex
+from spark_segmentlog.log.upkeep.recovery import recover, reindex
 from spark_segmentlog.testing.builder import (
-    ABORT,
-    COMMIT,
-    LogBuilder,
     ProducerStateSpec,
-    RecordSpec,
     SegmentSpec,
     producer_snapshot_bytes,
-    v2_batch,
 )
 from tests.support.broker_data import PRODUCERS, STATES, unpack
-from tests.support.cleaning import TOPIC, plain_batches
-from tests.support.transaction_batches import data, marker
-
-Contents = dict[str, bytes]
-
-
-def transaction_indexes(directories: Sequence[str | Path]) -> Contents:
-    return {
-        str(path): path.read_bytes()
-        for directory in directories
-        for path in sorted(Path(directory).rglob("*.txnindex"))
-    }
-
-
-def entries(directory: Path, base_offset: int) -> list[AbortedTransaction]:
-    path = directory / f"{base_offset:020d}.txnindex"
-    return parse_transaction_index(path.read_bytes()) if path.exists() else []
-
-
-def remove(directories: Sequence[str | Path], *patterns: str) -> None:
-    for directory in directories:
-        for pattern in patterns:
-            for path in Path(directory).rglob(pattern):
-                path.unlink()
-
-
-def build(path: Path, *segments: SegmentSpec | list[bytes], snapshots: bool = False) -> Path:
-    log = LogBuilder(path)
-    directory = log.partition(TOPIC, 0, segments, snapshots=snapshots)
-    log.clean_shutdown()
-    return directory
-
-
-def spanning() -> list[list[bytes]]:
-    """Four transactions, two of which begin segments before their abort markers."""
-    return [
-        [data(1, 0, 2), data(2, 2), data(3, 3), marker(ABORT, 3, 4)],
-        [data(1, 5), marker(ABORT, 2, 6), data(4, 7)],
-        [marker(COMMIT, 4, 8), marker(ABORT, 1, 9), data(2, 10)],
-    ]
-
+from tests.support.cleaning import plain_batches
+from tests.support.transaction_batches import data
+from tests.support.transaction_indexes import (
+    build,
+    entries,
+    remove,
+    spanning,
+    transaction_indexes,
+)
 
 # As brokers wrote them
 
@@ -101,81 +59,11 @@ def test_a_segment_that_is_mended_gets_a_brokers_transaction_index(
         assert transaction_indexes(log.log_directories) == before
 
 
-# What was open at a segment's start
-
-
-@pytest.mark.parametrize("snapshots", [True, False])
-@pytest.mark.parametrize("mend", [recover, reindex])
-def test_a_transaction_may_begin_segments_before_its_marker(
-    mend: Callable[[str], list[RecoveryAction]], snapshots: bool, tmp_path: Path
-) -> None:
-    directory = build(tmp_path, *spanning(), snapshots=snapshots)
-    before = transaction_indexes([tmp_path])
-    assert len(before) == 3
-    remove([tmp_path], "*.txnindex", "*.index")
-    mend(str(tmp_path))
-    assert transaction_indexes([tmp_path]) == before
-    assert entries(directory, 8) == [
-        AbortedTransaction(producer_id=1, first_offset=0, last_offset=9, last_stable_offset=10)
-    ]
-
-
-def test_a_snapshot_tells_what_began_in_a_segment_that_is_gone(tmp_path: Path) -> None:
-    directory = build(tmp_path, *spanning(), snapshots=True)
-    before = transaction_indexes([tmp_path])
-    remove([tmp_path], f"{0:020d}.*")
-    reindex(str(tmp_path))
-    assert entries(directory, 5) == [
-        AbortedTransaction(producer_id=2, first_offset=2, last_offset=6, last_stable_offset=0)
-    ]
-    del before[str(directory / f"{0:020d}.txnindex")]
-    assert transaction_indexes([tmp_path]) == before
-    # Without it, transactions begin with what is left of them, and those without data are none.
-    remove([tmp_path], "*.snapshot")
-    reindex(str(tmp_path))
-    assert entries(directory, 5) == []
-    assert [it.first_offset for it in entries(directory, 8)] == [5]
-
-
 def test_a_segment_without_an_abort_loses_its_transaction_index(tmp_path: Path) -> None:
     lies = SegmentSpec(plain_batches([(b"k", b"v")]), transaction_index=bytes(34))
     directory = build(tmp_path, lies)
     reindex(str(tmp_path))
     assert list(directory.glob("*.txnindex")) == []
-
-
-# Behind bad bytes
-
-
-def test_behind_bad_bytes_transaction_indexes_stay_up_to_the_next_snapshot(tmp_path: Path) -> None:
-    directory = build(tmp_path, *spanning(), [data(5, 11), marker(ABORT, 5, 12)], snapshots=True)
-    bad = directory / f"{0:020d}.log"
-    whole = bad.read_bytes()
-    bad.write_bytes(whole[:70] + bytes([whole[70] ^ 0xFF]) + whole[71:])
-    before = transaction_indexes([tmp_path])
-    for offset in (5, 8):
-        (directory / f"{offset:020d}.snapshot").unlink()
-    actions = {Path(it.path).name[:20]: it for it in reindex(str(tmp_path))}
-    assert transaction_indexes([tmp_path]) == before
-    assert [it.is_done for it in actions.values()] == [False, True, True, True]
-    kept = "bad bytes before the segment may hide what was open"
-    assert [kept in it.detail for it in actions.values()] == [False, True, True, False]
-    # From the snapshot at 11 on all is known again.
-    remove([tmp_path], "*.txnindex")
-    reindex(str(tmp_path))
-    assert [Path(path).name for path in transaction_indexes([tmp_path])] == [f"{11:020d}.txnindex"]
-
-
-def test_a_marker_that_cannot_be_read_hides_what_was_open(tmp_path: Path) -> None:
-    unreadable = v2_batch(
-        [RecordSpec(key=b"?")], base_offset=5, control=True, transactional=True, producer_id=9
-    )
-    first, second, third = spanning()
-    build(tmp_path, [*first, unreadable], [*second[1:]], third)
-    before = transaction_indexes([tmp_path])
-    actions = reindex(str(tmp_path))
-    assert ["not the transaction index" in it.detail for it in actions] == [True] * 3
-    assert transaction_indexes([tmp_path]) == before
 
 
 # Where a log is cut
