@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from typing import Final
+
+DAY_MS: Final = 24 * 60 * 60 * 1000
 
 
 def now_ms() -> int:

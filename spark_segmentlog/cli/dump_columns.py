@@ -19,17 +19,11 @@ import pyarrow.compute as pc
 
 from spark_segmentlog.cli.dump_entries import BatchGroup
 from spark_segmentlog.cli.dump_options import BytesAs
-from spark_segmentlog.cli.dump_records import (
-    CODEC_NAMES,
-    NO_SEQUENCE,
-    SEQUENCES,
-    TIMESTAMP_TYPES,
-    bytes_field,
-)
+from spark_segmentlog.cli.dump_records import CODEC_NAMES, TIMESTAMP_TYPES, bytes_field
 from spark_segmentlog.cli.dump_text import bytes_text
 from spark_segmentlog.cli.output import printable
 from spark_segmentlog.errors import SegmentLogError
-from spark_segmentlog.record.layout import MAGIC_V2, TimestampType
+from spark_segmentlog.record.layout import MAGIC_V2, NO_SEQUENCE, SEQUENCES, TimestampType
 from spark_segmentlog.record.read.decoder import RecordDecoder
 from spark_segmentlog.record.read.header_table import HeaderTable
 from spark_segmentlog.record.system.topics import INTERNAL_TOPICS

@@ -9,7 +9,7 @@ from typing import Final
 from spark_segmentlog.cli.dump_options import BytesAs, DumpOptions, Entry, place_of
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.record.codec.codecs import names_by_number
-from spark_segmentlog.record.layout import MAGIC_V2, TimestampType
+from spark_segmentlog.record.layout import MAGIC_V2, NO_SEQUENCE, SEQUENCES, TimestampType
 from spark_segmentlog.record.plain.batch import Record, RecordHeader, iterate_records
 from spark_segmentlog.record.plain.control import parse_control_record
 from spark_segmentlog.record.plain.legacy import iterate_messages
@@ -27,12 +27,6 @@ TIMESTAMP_TYPES: Final = {
     TimestampType.CREATE_TIME: "CreateTime",
     TimestampType.LOG_APPEND_TIME: "LogAppendTime",
 }
-
-
-NO_SEQUENCE: Final = -1
-
-
-SEQUENCES: Final = 2**31
 
 
 CODEC_NAMES: Final = names_by_number()

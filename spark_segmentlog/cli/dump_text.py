@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from spark_segmentlog.cli.dump_options import Entry
-from spark_segmentlog.cli.dump_records import NO_SEQUENCE, add_sequence
+from spark_segmentlog.cli.dump_records import add_sequence
 from spark_segmentlog.cli.output import printable
-from spark_segmentlog.record.layout import MAGIC_V2
+from spark_segmentlog.record.layout import MAGIC_V2, NO_SEQUENCE
 from spark_segmentlog.record.plain.control import ControlRecordType
 
 _KRAFT_NAMES: Final = {

@@ -16,11 +16,11 @@ from typing import Any, Final
 import numpy as np
 
 from spark_segmentlog.cli.output import EPOCH, format_size, format_time, printable
+from spark_segmentlog.clock import DAY_MS
 from spark_segmentlog.log.findings import MENDS, Finding
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.upkeep.segment_survey import SegmentSurvey
 
-_DAY_MS: Final = 86_400_000
 _MOST_POINTS: Final = 200
 _WIDTH, _HEIGHT, _MARGIN = 720, 180, 8
 _MOST_DAYS: Final = 3660
@@ -125,7 +125,7 @@ def _points(survey: SegmentSurvey) -> tuple[tuple[int, int], ...]:
 def _day_bytes(survey: SegmentSurvey) -> dict[int, int]:
     ends = np.append(survey.positions[1:], survey.end_position)[: len(survey.positions)]
     is_timed = survey.max_timestamps >= 0
-    days, rows = np.unique(survey.max_timestamps[is_timed] // _DAY_MS, return_inverse=True)
+    days, rows = np.unique(survey.max_timestamps[is_timed] // DAY_MS, return_inverse=True)
     sizes = np.bincount(rows, (ends - survey.positions)[is_timed], len(days))
     return {day: int(size) for day, size in zip(days.tolist(), sizes.tolist(), strict=True)}
 

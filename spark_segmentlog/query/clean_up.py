@@ -58,8 +58,9 @@ def _retain(log_directories: Sequence[str], topics: Sequence[str], options: Writ
 
 
 def _compact(log_directories: Sequence[str], topics: Sequence[str], options: WriteOptions) -> None:
+    from spark_segmentlog.clock import DAY_MS
     from spark_segmentlog.log.upkeep.compaction import compact
-    from spark_segmentlog.log.upkeep.compaction_config import DAY_MS, CompactionConfig
+    from spark_segmentlog.log.upkeep.compaction_config import CompactionConfig
     from spark_segmentlog.query.row_stager import segment_config
 
     config = CompactionConfig(

@@ -33,8 +33,8 @@ class LogBounds:
     def last_base_offset(self) -> int:
         """Base offset of the last segment: the log ends there or after it."""
         # An open commit hides what lies after the offset where the log ended before it.
-        is_capped = self._log.state.visible_range(self._log.topic_partition) is not None
-        if is_capped or len(self._log.base_offsets) == 0:
+        is_in_commit = self._log.state.visible_range(self._log.topic_partition) is not None
+        if is_in_commit or len(self._log.base_offsets) == 0:
             return self.log_start_offset
         return max(int(self._log.base_offsets[-1]), self.log_start_offset)
 

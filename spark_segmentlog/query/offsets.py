@@ -28,8 +28,8 @@ LEGAL_TIMESTAMPS: Final = "-2 (earliest), -1 (latest) and ms since the epoch fro
 _DATA_LOSS_ADVICE: Final = (
     "Some data may have been lost because they are not available any more; either the data was "
     "aged out or the topic may have been deleted before all the data in the topic was processed. "
-    "If you don't want your query to fail on such cases, set the source option failOnDataLoss to "
-    "false. Reason: "
+    "If you don't want your {} to fail on such cases, set the source option failOnDataLoss to "
+    "false. Reason: {}"
 )
 
 
@@ -361,11 +361,16 @@ def remote_text(bounds: PartitionBounds) -> str:
     )
 
 
+def data_loss(condition: str, reason: str, *, query: str = "query") -> DataLossError:
+    """Make the error for rows that are gone, with what can be done about it."""
+    return DataLossError(condition, _DATA_LOSS_ADVICE.format(query, reason))
+
+
 def could_not_read(wanted: OffsetRange, measured: str) -> DataLossError:
     """Make the error for a range whose records are not there."""
-    return DataLossError(
+    return data_loss(
         "KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE",
-        f"{_DATA_LOSS_ADVICE}Could not read records in offset [{wanted.start_offset}, "
+        f"Could not read records in offset [{wanted.start_offset}, "
         f"{wanted.end_offset}) for topic partition {wanted.topic_partition}: {measured}",
     )
 

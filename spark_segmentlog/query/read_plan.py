@@ -107,8 +107,8 @@ def _splits_of_listings(read: ResolvedRead, bounds: RowBounds) -> list[Split]:
     for wanted_range in read.ranges:
         log = read.logs[wanted_range.topic_partition]
         # A segment that is still empty starts where the log ends, unless a commit is making it.
-        is_capped = log.state.visible_range(wanted_range.topic_partition) is not None
-        is_whole = not is_capped and wanted_range.end_offset >= log.log_end_offset
+        is_in_commit = log.state.visible_range(wanted_range.topic_partition) is not None
+        is_whole = not is_in_commit and wanted_range.end_offset >= log.log_end_offset
         wanted = (
             replace(wanted_range, end_offset=wanted_range.end_offset + 1)
             if is_whole

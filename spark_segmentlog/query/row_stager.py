@@ -85,7 +85,7 @@ class RowStager:
             return
         self._staging.write(self._plan.columns.to_encode(arrow_batch), self._slots(arrow_batch))
         self._first_row += row_count
-        if self._flushes.are_due(row_count):
+        if self._flushes.note_rows(row_count):
             self._staging.flush()
 
     def finish(self) -> StagedWrite:
@@ -210,7 +210,7 @@ class _Flushes:
         self._seconds = None if options.flush_ms is None else options.flush_ms / 1000
         self._start()
 
-    def are_due(self, row_count: int) -> bool:
+    def note_rows(self, row_count: int) -> bool:
         """Tell whether to flush now, after some more rows; if so, count from there."""
         self._row_count += row_count
         is_due = (self._messages is not None and self._row_count >= self._messages) or (

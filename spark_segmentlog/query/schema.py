@@ -90,13 +90,13 @@ class RowShape:
         Of every Arrow batch that is given out.
     columns : tuple of str
         Columns to decode, in the order of the schema, by the names that they have here.
-    corrupt_place : int or None
+    corrupt_index : int or None
         Where ``_corrupt_record`` stands in the schema.
     """
 
     schema: pa.Schema
     columns: tuple[str, ...]
-    corrupt_place: int | None
+    corrupt_index: int | None
 
     def fit(self, decoded: pa.RecordBatch) -> pa.RecordBatch:
         """Give decoded columns the names, nullability and nested types of the schema.
@@ -109,9 +109,9 @@ class RowShape:
         if decoded.schema.equals(self.schema):
             return decoded
         arrays = decoded.columns
-        if self.corrupt_place is not None:
+        if self.corrupt_index is not None:
             nothing = pa.nulls(decoded.num_rows, CORRUPT_RECORD_TYPE)
-            arrays.insert(self.corrupt_place, nothing)
+            arrays.insert(self.corrupt_index, nothing)
         if not arrays:
             return decoded
         fitted = [_fit(array, field) for array, field in zip(arrays, self.schema, strict=True)]
@@ -122,7 +122,7 @@ class RowShape:
         return pa.RecordBatch.from_arrays(
             [
                 _fit(pa.array(corrupt, field.type), field)
-                if place == self.corrupt_place
+                if place == self.corrupt_index
                 else _fit(pa.nulls(len(corrupt), field.type), field)
                 for place, field in enumerate(self.schema)
             ],
@@ -141,7 +141,7 @@ def shape_rows(schema: pa.Schema, options: ReadOptions) -> RowShape:
     known = _known_columns(options)
     by_key = {name.lower(): name for name in known}
     columns = []
-    corrupt_place = None
+    corrupt_index = None
     for place, wanted in enumerate(schema):
         name = by_key.get(wanted.name.lower())
         if name is None:
@@ -153,11 +153,11 @@ def shape_rows(schema: pa.Schema, options: ReadOptions) -> RowShape:
                 f"{sql_name(known[name])}"
             )
         if name == CORRUPT_RECORD:
-            corrupt_place = place
+            corrupt_index = place
         else:
             columns.append(name)
     _check_distinct([field.name for field in schema])
-    return RowShape(schema=schema, columns=tuple(columns), corrupt_place=corrupt_place)
+    return RowShape(schema=schema, columns=tuple(columns), corrupt_index=corrupt_index)
 
 
 def _view_schema(view: View) -> pa.Schema:

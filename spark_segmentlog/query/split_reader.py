@@ -58,7 +58,7 @@ class ReadRequest:
     def gives_corrupt_rows(self) -> bool:
         """Whether bad bytes become rows: only where the schema has a column for them."""
         is_permissive = self.options.mode is Mode.PERMISSIVE
-        return is_permissive and self.shape.corrupt_place is not None
+        return is_permissive and self.shape.corrupt_index is not None
 
     def narrowed(self, bounds: RowBounds) -> ReadRequest:
         """Give the same request for fewer rows."""

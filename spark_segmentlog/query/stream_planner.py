@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from spark_segmentlog.errors import DataLossError, SegmentLogError
+from spark_segmentlog.errors import SegmentLogError
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.partition.log_watch import LogWatch, WatchedPartitionLog
 from spark_segmentlog.log.partition.partition_log import PartitionLog
@@ -44,13 +44,6 @@ GONE_ATTEMPTS: Final = 3
 GONE_PAUSE_SECONDS: Final = 0.1
 MOVED_ATTEMPTS: Final = 10
 MAX_WARNINGS_KEPT: Final = 1000
-
-DATA_LOSS_ADVICE: Final = (
-    "Some data may have been lost because they are not available any more; either the data was "
-    "aged out or the topic may have been deleted before all the data in the topic was processed. "
-    "If you don't want your streaming query to fail on such cases, set the source option "
-    "failOnDataLoss to false. Reason: "
-)
 
 _log = logging.getLogger(__name__)
 
@@ -337,7 +330,7 @@ class StreamPlanner:
         """Fail with what is lost, or warn of it once."""
         for loss in losses:
             if self._options.fail_on_data_loss:
-                raise DataLossError(loss.condition, DATA_LOSS_ADVICE + loss.message)
+                raise kafka_offsets.data_loss(loss.condition, loss.message, query="streaming query")
             if loss.message not in self._warned:
                 if len(self._warned) >= MAX_WARNINGS_KEPT:
                     self._warned.clear()

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from spark_segmentlog.log.directory.cluster_metadata import TOPIC_RESOURCE
 from spark_segmentlog.query.read_options import SYSTEM_TOPICS, View
 from spark_segmentlog.record.system.records import SystemRecord, json_value
 from spark_segmentlog.record.system.topics import INTERNAL_TOPICS
@@ -29,9 +30,8 @@ _TRANSACTION_STATES: Final = (
     "PrepareEpochFence",
 )
 _DELIVERY_STATES: Final = {0: "Available", 2: "Acknowledged", 4: "Archived"}
-_TOPIC_RESOURCE: Final = 2
 _RESOURCES: Final = {
-    _TOPIC_RESOURCE: "topic",
+    TOPIC_RESOURCE: "topic",
     4: "broker",
     8: "broker logger",
     16: "client metrics",
@@ -141,7 +141,7 @@ def _metadata_topic(row: SystemRow) -> str | None:
     if row.record.type == "TopicRecord":
         return str(row.find("name"))
     if row.record.type == "ConfigRecord":
-        return row.find("resourceName") if row.find("resourceType") == _TOPIC_RESOURCE else None
+        return row.find("resourceName") if row.find("resourceType") == TOPIC_RESOURCE else None
     topic_id = row.find("topicId")
     return row.find("topicName") if topic_id is None else row.topic_names.get(topic_id)
 

@@ -34,10 +34,13 @@ assert HEADER_SIZE_UP_TO_MAGIC == 17
 
 # Sentinels
 
+INT64_MAX = 2**63 - 1
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
+# After the largest int32 a producer counts on at 0.
+SEQUENCES = 2**31
 NO_PARTITION_LEADER_EPOCH = -1
 NULL_LENGTH = -1
 

@@ -56,14 +56,14 @@ class SegmentLogDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Make the reader of a batch query."""
         from spark_segmentlog.spark.batch_reader import PushdownReader, SegmentLogReader
-        from spark_segmentlog.spark.pushdown import narrows, warn_unless_pushed
+        from spark_segmentlog.spark.pushdown import may_push_filters, warn_unless_pushed
 
         options = self._read_options()
         request = _request(options, schema)
         warn_ignored(options)
         warn_unless_pushed(options)
         freeze_worker_heap("plan")
-        return PushdownReader(request) if narrows(options) else SegmentLogReader(request)
+        return PushdownReader(request) if may_push_filters(options) else SegmentLogReader(request)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Make the reader of a stream."""

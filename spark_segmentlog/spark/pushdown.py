@@ -30,7 +30,7 @@ _NEVER_NULL: Final = frozenset(("topic", "partition", "offset", "timestamp", "ti
 _NOTHING: Final = RowBounds(end_offset=0)
 
 
-def narrows(options: ReadOptions) -> bool:
+def may_push_filters(options: ReadOptions) -> bool:
     """Tell whether predicates may narrow this load, and Spark is about to push them.
 
     Spark refuses a reader whose class overrides ``pushFilters`` while its conf is off. The worker

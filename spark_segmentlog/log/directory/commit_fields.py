@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields
-from typing import Any, Final
+from typing import Any
 
 from spark_segmentlog.errors import RecoveryError
 from spark_segmentlog.log.directory.commit_steps import (
@@ -21,10 +21,7 @@ from spark_segmentlog.log.directory.commit_steps import (
 from spark_segmentlog.log.formats.checkpoints import MAX_LEADER_EPOCH, LeaderEpoch
 from spark_segmentlog.log.io import files
 from spark_segmentlog.log.names import MAX_OFFSET, STAGED_NAME, TopicPartition, find_topic_partition
-from spark_segmentlog.log.segment.growth import SegmentEnd
-
-MAX_SEGMENT_BYTES: Final = 2**31 - 1
-
+from spark_segmentlog.log.segment.growth import MAX_SEGMENT_BYTES, SegmentEnd
 
 # Fields
 

@@ -56,7 +56,7 @@ class CommitState:
     visible_ranges : mapping of TopicPartition to (start offset, end offset) or None
         While a commit is open: for each partition that it touches, in whichever log directory, the
         log start offset and the log end offset (exclusive) from before, or None for a partition
-        that was not there. A partition that is not named is not capped. None: nothing is capped.
+        that was not there. Of any other partition all is visible. None: all of every partition.
     """
 
     counter: int

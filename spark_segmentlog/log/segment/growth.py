@@ -22,10 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_segmentlog.log.formats import offset_index, time_index
+from spark_segmentlog.log.formats.offset_index import MAX_RELATIVE_OFFSET
+from spark_segmentlog.record.layout import NO_TIMESTAMP
 
-MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 MAX_SEGMENT_BYTES: Final = 2**31 - 1
-NO_TIMESTAMP: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,7 +72,7 @@ class PieceChooser:
         self._on_lost = on_lost
         self._has_begun = False
         # A walk that steps over bad bytes compares all checksums itself.
-        self._compares_unread = options.check_crcs and not options.skip_corrupt
+        self._compares_others = options.check_crcs and not options.skip_corrupt
 
     def choose(self, walk: HeaderWalk, piece: Piece) -> ChosenPiece:
         """Choose the batches of the next piece.
@@ -99,8 +99,8 @@ class PieceChooser:
                 choice = self._choice(piece)
             if uncommitted is not None:
                 choice = _without(choice, uncommitted)
-        if self._compares_unread and choice.unread.any():
-            self._check_unread(walk, piece, choice.unread)
+        if self._compares_others and choice.verified_only.any():
+            self._verify(walk, piece, choice.verified_only)
         return ChosenPiece(
             piece=piece,
             selected=choice.selected,
@@ -158,10 +158,10 @@ class PieceChooser:
             return int(table.base_offset[-1]) >= self.end_offset
         return int(table.last_offset[-1]) + 1 >= self.end_offset
 
-    def _check_unread(self, walk: HeaderWalk, piece: Piece, unread: Bools) -> None:
+    def _verify(self, walk: HeaderWalk, piece: Piece, verified_only: Bools) -> None:
         """Compare the checksums of markers and of what was aborted, as a consumer does."""
         table = piece.table
-        rows = np.flatnonzero(unread)
+        rows = np.flatnonzero(verified_only)
         good = check_crcs(piece.buffer, table.select(rows), file_position=piece.file_position)
         for row in rows[~good].tolist():
             try:
@@ -174,4 +174,6 @@ class PieceChooser:
 def _without(choice: EntryChoice, uncommitted: Bools) -> EntryChoice:
     """Leave out the batches that are not committed; their checksums are compared all the same."""
     left_out = choice.selected & uncommitted
-    return replace(choice, selected=choice.selected & ~left_out, unread=choice.unread | left_out)
+    return replace(
+        choice, selected=choice.selected & ~left_out, verified_only=choice.verified_only | left_out
+    )

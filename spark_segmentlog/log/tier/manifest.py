@@ -25,10 +25,10 @@ import numpy.typing as npt
 from spark_segmentlog.errors import RemoteStorageError
 from spark_segmentlog.log.formats.checkpoints import MAX_LEADER_EPOCH, LeaderEpoch
 from spark_segmentlog.log.names import MAX_OFFSET
+from spark_segmentlog.log.segment.growth import MAX_SEGMENT_BYTES
 from spark_segmentlog.log.tier.remote_segment import IndexKind
 
 MAX_MANIFEST_BYTES: Final = 64 << 20
-MAX_SEGMENT_BYTES: Final = 2**31 - 1
 MAX_CHUNKS: Final = 1 << 22
 MAX_DECODED_CHUNK_BYTES: Final = 256 << 20
 """A chunk is decoded whole; the plugin's default is 4 MiB. What is stored as it is has no limit."""

@@ -38,8 +38,7 @@ from spark_segmentlog.record.types import Int64s
 
 ABORT: Final = kernels.ABORT
 COMMIT: Final = kernels.COMMIT
-NO_OFFSET: Final = -1
-assert NO_OFFSET == NO_TRANSACTION
+assert kernels.NO_OFFSET == NO_TRANSACTION
 
 _MIN_SLOTS: Final = 64
 _MIN_ENDED: Final = 256
@@ -83,7 +82,7 @@ class Transaction:
     records_count: int = 0
     marker: Marker | None = None
     marker_offset: int | None = None
-    last_stable_offset: int = NO_OFFSET
+    last_stable_offset: int = kernels.NO_OFFSET
 
     @classmethod
     def of(cls, row: Sequence[int]) -> Self:
@@ -206,7 +205,7 @@ class ProducerTracker:
         rows = np.array([*{it.producer_id: _row_of(it) for it in states}.values()], np.int64)
         rows = rows.reshape(-1, kernels.PRODUCER_FIELDS)
         tracker._put_producers(rows)
-        begun = rows[rows[:, kernels.FIRST_OPEN_OFFSET] != NO_OFFSET]
+        begun = rows[rows[:, kernels.FIRST_OPEN_OFFSET] != kernels.NO_OFFSET]
         begun = begun[np.argsort(begun[:, kernels.FIRST_OPEN_OFFSET], kind="stable")]
         tracker._put_begun(begun[:, [kernels.ID, kernels.FIRST_OPEN_OFFSET]])
         return tracker
@@ -236,7 +235,7 @@ class ProducerTracker:
     def first_open_offset(self) -> int | None:
         """First offset of the oldest open transaction; None where none is open."""
         first_offsets = self._producers[:, kernels.FIRST_OPEN_OFFSET]
-        first_offsets = first_offsets[first_offsets != NO_OFFSET]
+        first_offsets = first_offsets[first_offsets != kernels.NO_OFFSET]
         return int(first_offsets.min()) if len(first_offsets) else None
 
     @property
@@ -259,7 +258,7 @@ class ProducerTracker:
                 producer_epoch=row[kernels.EPOCH], last_data_offset=row[kernels.LAST_DATA_OFFSET]
             )
             for row in self._rows.tolist()
-            if row[kernels.FIRST_OPEN_OFFSET] != NO_OFFSET
+            if row[kernels.FIRST_OPEN_OFFSET] != kernels.NO_OFFSET
             or now_ms - row[kernels.LAST_TIMESTAMP] < expiration_ms
         }
 
@@ -353,7 +352,7 @@ class ProducerTracker:
 
     @property
     def _open_rows(self) -> Int64s:
-        is_open = self._producers[:, kernels.FIRST_OPEN_OFFSET] != NO_OFFSET
+        is_open = self._producers[:, kernels.FIRST_OPEN_OFFSET] != kernels.NO_OFFSET
         rows: Int64s = self._producers[is_open]
         return rows
 
@@ -417,7 +416,7 @@ def _read_marker(piece: Piece, row: int, source: str, *, check_crcs: bool = True
 
 def _empty_slots(count: int) -> Int64s:
     slots = np.zeros((count, kernels.PRODUCER_FIELDS), np.int64)
-    slots[:, kernels.FIRST_OPEN_OFFSET] = NO_OFFSET
+    slots[:, kernels.FIRST_OPEN_OFFSET] = kernels.NO_OFFSET
     return slots
 
 

@@ -12,14 +12,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from spark_segmentlog.log.formats.offset_index import MAX_RELATIVE_OFFSET
 from spark_segmentlog.log.io import files
-from spark_segmentlog.log.names import (
-    OFFSET_INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    segment_file_name,
-)
+from spark_segmentlog.log.names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file_name
 from spark_segmentlog.log.partition.partition_log import PartitionLog
-from spark_segmentlog.log.segment.growth import MAX_RELATIVE_OFFSET, MAX_SEGMENT_BYTES
+from spark_segmentlog.log.segment.growth import MAX_SEGMENT_BYTES
 from spark_segmentlog.log.segment.pieces import Piece
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.segment.walk_options import QUIET

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spark_segmentlog.log.formats.offset_index import MAX_RELATIVE_OFFSET
 from spark_segmentlog.log.formats.transaction_index import (
     AbortedTransaction,
     format_transaction_index,
@@ -25,7 +26,6 @@ from spark_segmentlog.log.names import (
     segment_suffixes,
 )
 from spark_segmentlog.log.segment.growth import (
-    MAX_RELATIVE_OFFSET,
     MAX_SEGMENT_BYTES,
     BatchExtents,
     SegmentEnd,

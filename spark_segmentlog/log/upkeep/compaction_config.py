@@ -5,18 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from spark_segmentlog.clock import DAY_MS
 from spark_segmentlog.errors import OptionValueError, UnsafeTargetError
 from spark_segmentlog.log.segment.growth import SegmentConfig
-from spark_segmentlog.log.upkeep.partitions import (
-    CleanupPolicy,
-    MaintenanceConfig,
-    OwnedPartition,
-)
+from spark_segmentlog.log.upkeep.partitions import CleanupPolicy, MaintenanceConfig, OwnedPartition
 from spark_segmentlog.record.compact.batch_records import MAX_HELD_BYTES
 from spark_segmentlog.record.compact.offset_map import SLOT_BYTES
-
-DAY_MS: Final = 24 * 60 * 60 * 1000
-
 
 DEFAULT_DEDUPE_BUFFER_BYTES: Final = 128 * 1024 * 1024
 

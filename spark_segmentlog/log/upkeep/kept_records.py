@@ -21,16 +21,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from spark_segmentlog.errors import DecompressedSizeError, InvalidRecordError
-from spark_segmentlog.log.segment.growth import MAX_RELATIVE_OFFSET, BatchExtents
+from spark_segmentlog.log.formats.offset_index import MAX_RELATIVE_OFFSET
+from spark_segmentlog.log.segment.growth import BatchExtents
 from spark_segmentlog.log.segment.pieces import Piece
 from spark_segmentlog.log.transactions.producer_tracker import LastBatch
 from spark_segmentlog.log.upkeep.cleaned_segment import CleanedChunk
 from spark_segmentlog.log.upkeep.kept_transactions import TransactionTracker
-from spark_segmentlog.log.upkeep.record_rules import (
-    WITHOUT_KEY,
-    JudgedRecords,
-    find_taken_away,
-)
+from spark_segmentlog.log.upkeep.record_rules import WITHOUT_KEY, JudgedRecords, find_taken_away
 from spark_segmentlog.record.compact.batch_rebuild import (
     convert_messages,
     empty_batch,

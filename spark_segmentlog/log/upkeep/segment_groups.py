@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spark_segmentlog.log.formats import offset_index, time_index
-from spark_segmentlog.log.segment.growth import MAX_RELATIVE_OFFSET, SegmentConfig
-from spark_segmentlog.log.upkeep.swap import (
-    SegmentFile,
-)
+from spark_segmentlog.log.formats.offset_index import MAX_RELATIVE_OFFSET
+from spark_segmentlog.log.segment.growth import SegmentConfig
+from spark_segmentlog.log.upkeep.swap import SegmentFile
 
 
 def group_segments(

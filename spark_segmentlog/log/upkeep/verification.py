@@ -23,6 +23,7 @@ from spark_segmentlog.log.formats.checkpoints import (
     parse_offset_checkpoint,
     read_text,
 )
+from spark_segmentlog.log.formats.offset_index import MAX_RELATIVE_OFFSET
 from spark_segmentlog.log.io.reading import is_local
 from spark_segmentlog.log.io.signature import FileSignature
 from spark_segmentlog.log.names import LOG_SUFFIX, TopicPartition, segment_file_name
@@ -32,7 +33,6 @@ from spark_segmentlog.log.partition.lost_ranges import LostRange
 from spark_segmentlog.log.partition.partition_log import PartitionLog, while_it_is_there
 from spark_segmentlog.log.partition.producer_replay import ProducerReplay
 from spark_segmentlog.log.partition.transaction_index_check import KnownAborts
-from spark_segmentlog.log.segment.growth import MAX_RELATIVE_OFFSET
 from spark_segmentlog.log.segment.scanner import ScanOptions, SegmentScanner
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.segment.walk_options import CorruptRange

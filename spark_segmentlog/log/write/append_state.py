@@ -41,16 +41,12 @@ from spark_segmentlog.log.names import (
     find_base_offset,
     segment_file_name,
 )
-from spark_segmentlog.log.segment.growth import (
-    NO_TIMESTAMP,
-    BatchExtents,
-    SegmentEnd,
-    append_batches,
-)
+from spark_segmentlog.log.segment.growth import BatchExtents, SegmentEnd, append_batches
 from spark_segmentlog.log.segment.leader_epochs import FIRST_EPOCH, load_leader_epochs
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.segment.walk import HeaderWalk
 from spark_segmentlog.log.segment.walk_options import WalkOptions
+from spark_segmentlog.record.layout import NO_TIMESTAMP
 from spark_segmentlog.record.plain.crc import crc32c
 from spark_segmentlog.record.read.header_table import HeaderTable, check_crcs
 

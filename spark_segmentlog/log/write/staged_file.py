@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_segmentlog.errors import RecordTooLargeError
+from spark_segmentlog.log.formats.offset_index import MAX_RELATIVE_OFFSET
 from spark_segmentlog.log.io import files
 from spark_segmentlog.log.segment.growth import SegmentConfig
 from spark_segmentlog.record.layout import CRC_LENGTH, CRC_OFFSET
@@ -19,7 +20,6 @@ from spark_segmentlog.record.write.encoder import EncodedBatches
 
 _log = logging.getLogger(__name__)
 
-MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 
 _EXTENT_FIELDS: Final = (
     "partition_index",

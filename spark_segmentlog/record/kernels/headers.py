@@ -30,6 +30,7 @@ from spark_segmentlog.record.layout import (
     CONTROL_MASK,
     CRC_OFFSET,
     HEADER_SIZE_UP_TO_MAGIC,
+    INT64_MAX,
     LAST_OFFSET_DELTA_OFFSET,
     LEGACY_ATTRIBUTES_OFFSET,
     LEGACY_CRC_OFFSET,
@@ -58,8 +59,6 @@ PLAIN_BATCH, COMPRESSED_BATCH, PLAIN_MESSAGE, WRAPPER, BAD_CODEC = range(5)
 # Why a scan of headers ended.
 
 SCAN_END, SCAN_INCOMPLETE, SCAN_ZERO, SCAN_INVALID, SCAN_FULL = range(5)
-
-_INT64_MAX = 2**63 - 1
 
 
 class Bounds(NamedTuple):
@@ -101,13 +100,13 @@ def _min_length(magic: int) -> int:
 def _header_can_be(buffer: Bytes, position: int, magic: int) -> bool:
     """Whether the fields of a header that is there as a whole can be."""
     base_offset = load_be64(buffer, position)
-    if base_offset < 0 or base_offset == _INT64_MAX:
+    if base_offset < 0 or base_offset == INT64_MAX:
         return False
     if magic < 2:
         return True
     delta = int64(load_be32(buffer, position + LAST_OFFSET_DELTA_OFFSET))
     count = int64(load_be32(buffer, position + RECORDS_COUNT_OFFSET))
-    return delta >= 0 and count >= 0 and base_offset < _INT64_MAX - max(delta, count - 1)
+    return delta >= 0 and count >= 0 and base_offset < INT64_MAX - max(delta, count - 1)
 
 
 @inlined
@@ -203,12 +202,13 @@ def select_entries(
     plain_bounds: tuple[int, ...],
     end_position: int,
     selected: Bools,
-    unread: Bools,
+    verified_only: Bools,
 ) -> bool:
     """Choose by their headers the entries that may hold rows of a range.
 
-    `selected` becomes the mask of them, `unread` that of the markers and transactional batches in
-    the range of offsets that are left out. Returns whether transactional batches are chosen.
+    `selected` becomes the mask of them, `verified_only` that of the markers and transactional
+    batches in the range of offsets that are left out. Returns whether transactional batches are
+    chosen.
     """
     bounds = Bounds(*plain_bounds)
     has_transactions = False
@@ -232,7 +232,7 @@ def select_entries(
             and (timestamp <= bounds.max_timestamp_ms or not is_append_time)
         )
         selected[i] = is_selected
-        unread[i] = is_in_range and not is_selected and (is_transactional or is_control)
+        verified_only[i] = is_in_range and not is_selected and (is_transactional or is_control)
         has_transactions = has_transactions or (is_selected and is_transactional)
     return has_transactions
 

@@ -22,7 +22,12 @@ from spark_segmentlog.record.header_fields import (
 )
 from spark_segmentlog.record.jit import inlined, int64, kernel, load_be32, uint64
 from spark_segmentlog.record.kernels.checksum import entry_crc_is_good
-from spark_segmentlog.record.layout import CONTROL_MASK, RECORDS_OFFSET, TRANSACTIONAL_MASK
+from spark_segmentlog.record.layout import (
+    CONTROL_MASK,
+    RECORDS_OFFSET,
+    SEQUENCES,
+    TRANSACTIONAL_MASK,
+)
 from spark_segmentlog.record.plain.control import ControlRecordType
 from spark_segmentlog.record.types import Bools, Bytes, Int64s
 
@@ -100,8 +105,7 @@ _VALUE_LENGTH_OFFSET = 9
 _VALUE_LENGTH = 2 * 6
 _MARKER_EPOCH_OFFSET = 12
 
-_NO_OFFSET = -1
-_SEQUENCES = 1 << 31
+NO_OFFSET = -1
 
 
 @inlined
@@ -168,7 +172,7 @@ def _note(producer: Int64s, epoch: int, timestamp: int) -> None:
         producer[IS_KNOWN] = 1
         producer[EPOCH] = epoch
         producer[LAST_SEQUENCE] = -1
-        producer[LAST_DATA_OFFSET] = _NO_OFFSET
+        producer[LAST_DATA_OFFSET] = NO_OFFSET
         producer[OFFSET_DELTA] = 0
     producer[LAST_TIMESTAMP] = timestamp
 
@@ -181,7 +185,7 @@ def _note_data(producer: Int64s, row: Int64s) -> None:
     producer[OFFSET_DELTA] = delta
     sequence = row[BASE_SEQUENCE]
     # Sequences wrap around to 0 after the largest 31-bit number.
-    producer[LAST_SEQUENCE] = (sequence + delta) & (_SEQUENCES - 1) if sequence >= 0 else sequence
+    producer[LAST_SEQUENCE] = (sequence + delta) & (SEQUENCES - 1) if sequence >= 0 else sequence
 
 
 @inlined
@@ -237,7 +241,7 @@ def _find_or_put(producers: Int64s, state: Int64s, producer_id: int) -> Int64s:
         producer[IS_USED] = 1
         producer[IS_KNOWN] = 0
         producer[ID] = producer_id
-        producer[FIRST_OPEN_OFFSET] = _NO_OFFSET
+        producer[FIRST_OPEN_OFFSET] = NO_OFFSET
         state[PRODUCERS_COUNT] += 1
     return producer
 
@@ -333,11 +337,11 @@ def follow_producers(
             if not settings[TRANSACTIONS_ONLY]:
                 _note(producer, row[PRODUCER_EPOCH], row[MAX_TIMESTAMP])
                 producer[COORDINATOR_EPOCH] = marker_epoch
-            if producer[FIRST_OPEN_OFFSET] == _NO_OFFSET:
+            if producer[FIRST_OPEN_OFFSET] == NO_OFFSET:
                 continue
             transaction = ended[state[ENDED_COUNT]]
             _put_ended(transaction, producer, marker_type, marker_epoch, row[BASE_OFFSET])
-            producer[FIRST_OPEN_OFFSET] = _NO_OFFSET
+            producer[FIRST_OPEN_OFFSET] = NO_OFFSET
             if marker_type == ABORT or not settings[ABORTED_ONLY]:
                 state[ENDED_COUNT] += 1
                 transaction[ENDED_STABLE_OFFSET] = _stable_offset(
@@ -348,7 +352,7 @@ def follow_producers(
             _note_data(producer, row)
         if is_transactional:
             state[HAS_TRANSACTIONS] = 1
-            if producer[FIRST_OPEN_OFFSET] == _NO_OFFSET:
+            if producer[FIRST_OPEN_OFFSET] == NO_OFFSET:
                 _begin(producer, row)
                 if not settings[ABORTED_ONLY]:
                     begun[state[BEGUN_COUNT], 0] = row[PRODUCER_ID]

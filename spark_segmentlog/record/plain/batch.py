@@ -33,6 +33,7 @@ from spark_segmentlog.record.layout import (
     COMPRESSION_CODEC_MASK,
     CONTROL_MASK,
     DELETE_HORIZON_MASK,
+    INT64_MAX,
     LOG_OVERHEAD,
     MAGIC_V2,
     MIN_BATCH_LENGTH,
@@ -52,7 +53,6 @@ from spark_segmentlog.record.plain.varint import (
 )
 from spark_segmentlog.record.types import Bytes, ByteSource, bytes_view
 
-_INT64_MAX = 2**63 - 1
 _Error = TypeVar("_Error", bound=CorruptRecordError)
 
 
@@ -192,7 +192,7 @@ def invalid_header_reason(header: RecordBatchHeader) -> str:
         return f"base offset {header.base_offset} is negative"
     if header.last_offset_delta < 0:
         return f"last offset delta {header.last_offset_delta} is negative"
-    if header.last_offset >= _INT64_MAX:
+    if header.last_offset >= INT64_MAX:
         return f"last offset {header.last_offset} is beyond 64 bits"
     if header.records_count < 0:
         return f"record count {header.records_count} is negative"

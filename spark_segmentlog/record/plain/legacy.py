@@ -22,6 +22,7 @@ from spark_segmentlog.record.codec.codecs import codec_name
 from spark_segmentlog.record.layout import (
     COMPRESSION_CODEC_MASK,
     HEADER_SIZE_UP_TO_MAGIC,
+    INT64_MAX,
     LEGACY_FIELD_LENGTH,
     LEGACY_HEADER,
     LEGACY_TIMESTAMP,
@@ -41,8 +42,6 @@ from spark_segmentlog.record.layout import (
 from spark_segmentlog.record.plain.batch import BatchPlace, Record
 from spark_segmentlog.record.plain.crc import crc32
 from spark_segmentlog.record.types import ByteSource, bytes_view
-
-_INT64_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +146,7 @@ def base_offset_in_wrapper(magic: int, wrapper_offset: int, last_inner_offset: i
 
 def is_offset_in_wrapper(offset: int, wrapper_offset: int) -> bool:
     """Whether a message may have this offset; one above its wrapper's would escape every filter."""
-    return 0 <= offset <= wrapper_offset or (wrapper_offset == 0 and 0 <= offset < _INT64_MAX)
+    return 0 <= offset <= wrapper_offset or (wrapper_offset == 0 and 0 <= offset < INT64_MAX)
 
 
 def _inner_messages(
@@ -189,8 +188,8 @@ def _parse(
     end = position + LOG_OVERHEAD + length
     if whole_place:
         place = BatchPlace(place.source, place.position, offset, LOG_OVERHEAD + length)
-    if not 0 <= offset < _INT64_MAX:
-        raise place.error(kind, f"offset {offset} is outside of 0 to {_INT64_MAX - 1}")
+    if not 0 <= offset < INT64_MAX:
+        raise place.error(kind, f"offset {offset} is outside of 0 to {INT64_MAX - 1}")
     if check_crcs:
         place.check_crc("message", crc, crc32(buffer[position + MAGIC_OFFSET : end]))
     body, timestamp = position + LEGACY_TIMESTAMP_OFFSET, NO_TIMESTAMP

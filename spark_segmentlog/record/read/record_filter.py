@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from spark_segmentlog.record.kernels.headers import Bounds, select_entries
+from spark_segmentlog.record.layout import INT64_MAX
 from spark_segmentlog.record.read.header_table import HeaderTable
 from spark_segmentlog.record.types import Bools
 
 _INT64_MIN = -(2**63)
-_INT64_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class RecordFilter:
     """
 
     start_offset: int = 0
-    end_offset: int = _INT64_MAX
+    end_offset: int = INT64_MAX
     min_timestamp_ms: int | None = None
     max_timestamp_ms: int | None = None
 
@@ -38,7 +38,7 @@ class RecordFilter:
             start_offset=_clamped(self.start_offset),
             end_offset=_clamped(self.end_offset),
             min_timestamp_ms=_INT64_MIN if low is None else _clamped(low),
-            max_timestamp_ms=_INT64_MAX if high is None else _clamped(high),
+            max_timestamp_ms=INT64_MAX if high is None else _clamped(high),
         )
 
 
@@ -53,14 +53,14 @@ class EntryChoice:
     ----------
     selected : ndarray of bool
         They may hold rows.
-    unread : ndarray of bool
+    verified_only : ndarray of bool
         Markers and transactional batches in the range of offsets that give no row.
     has_transactions : bool
         Whether transactional batches are selected.
     """
 
     selected: Bools
-    unread: Bools
+    verified_only: Bools
     has_transactions: bool
 
 
@@ -71,16 +71,16 @@ def choose_entries(
 
     Entries that start at or after `end_position` are left out.
     """
-    selected, unread = np.empty(len(table), np.bool_), np.empty(len(table), np.bool_)
+    selected, verified_only = np.empty(len(table), np.bool_), np.empty(len(table), np.bool_)
     has_transactions = select_entries(
         table.entries,
         tuple(record_filter.bounds()),
-        _INT64_MAX if end_position is None else end_position,
+        INT64_MAX if end_position is None else end_position,
         selected,
-        unread,
+        verified_only,
     )
-    return EntryChoice(selected, unread, has_transactions)
+    return EntryChoice(selected, verified_only, has_transactions)
 
 
 def _clamped(value: int) -> int:
-    return min(max(value, _INT64_MIN), _INT64_MAX)
+    return min(max(value, _INT64_MIN), INT64_MAX)

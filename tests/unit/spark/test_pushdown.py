@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 from spark_segmentlog.log.names import MAX_OFFSET
 from spark_segmentlog.query.options import parse_read_options
 from spark_segmentlog.query.planning import EVERYTHING, RowBounds
-from spark_segmentlog.spark.pushdown import bounds_of_filters, narrows
+from spark_segmentlog.spark.pushdown import bounds_of_filters, may_push_filters
 
 TOPIC, PARTITION, OFFSET, TIMESTAMP = ("topic",), ("partition",), ("offset",), ("timestamp",)
 SECOND = datetime.datetime(2026, 11, 27, 21, 0, 1, tzinfo=datetime.UTC)
@@ -152,7 +152,7 @@ def test_when_predicates_narrow(
         monkeypatch.delitem(
             sys.modules, "pyspark.sql.worker.data_source_pushdown_filters", raising=False
         )
-    assert narrows(parse_read_options({"path": "/logs", "pushdown": pushdown})) is expected
-    assert not narrows(
+    assert may_push_filters(parse_read_options({"path": "/logs", "pushdown": pushdown})) is expected
+    assert not may_push_filters(
         parse_read_options({"path": "/logs", "pushdown": pushdown, "view": "batches"})
     )

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_segmentlog.errors import (
-    EmptyLogDirectoryError,
-)
+from spark_segmentlog.errors import EmptyLogDirectoryError
 from spark_segmentlog.log.directory.open_commit import CommitState
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.partition.log_manager import LogManager
@@ -43,8 +41,8 @@ def test_an_open_commit_caps_partitions_and_hides_new_ones(
     builder.partition("t", 1, [[batch(0, 5)]])
     builder.partition("new", 0, [[batch(0, 5)]])
     builder.log_start_offsets({("t", 0): 5})
-    caps = {TopicPartition("t", 0): (2, 7), TopicPartition("new", 0): None}
-    set_commit_states(monkeypatch, CommitState(3, "w", caps))
+    visible_ranges = {TopicPartition("t", 0): (2, 7), TopicPartition("new", 0): None}
+    set_commit_states(monkeypatch, CommitState(3, "w", visible_ranges))
     manager = LogManager.open(tmp_path)
     assert manager.offset_bounds() == {
         TopicPartition("t", 0): (2, 7),

@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from spark_segmentlog import read_arrow
-from spark_segmentlog.errors import (
-    UnknownTopicOrPartitionError,
-)
+from spark_segmentlog.errors import UnknownTopicOrPartitionError
 from spark_segmentlog.log.directory import state as log_directory
 from spark_segmentlog.log.directory.open_commit import CommitState
 from spark_segmentlog.log.io.reading import Storage
@@ -207,8 +205,8 @@ def test_a_commit_to_half_of_what_is_asked_for_is_waited_for(
     builder = LogBuilder(tmp_path)
     builder.partition("t", 0, [[batch(0, 5)], [batch(5, 5)]])
     second = builder.partition("t", 1, [[batch(0, 5)]])
-    caps = {TopicPartition("t", 0): (0, 5), TopicPartition("t", 1): (0, 5)}
-    opened = CommitState(0, "w", caps)
+    visible_ranges = {TopicPartition("t", 0): (0, 5), TopicPartition("t", 1): (0, 5)}
+    opened = CommitState(0, "w", visible_ranges)
     set_commit_states(
         monkeypatch,
         *[CommitState(0)] * 2,  # at open, before and after

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_segmentlog.log.formats.offset_index import MAX_RELATIVE_OFFSET
 from spark_segmentlog.log.segment.growth import (
-    MAX_RELATIVE_OFFSET,
     BatchExtents,
     SegmentConfig,
     SegmentEnd,

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 import pytest
 
+from spark_segmentlog.clock import DAY_MS
 from spark_segmentlog.errors import OptionValueError, UnsafeTargetError
 from spark_segmentlog.log.names import TopicPartition
-from spark_segmentlog.log.upkeep.compaction_config import DAY_MS, CompactionConfig, TopicCompaction
+from spark_segmentlog.log.upkeep.compaction_config import CompactionConfig, TopicCompaction
 from spark_segmentlog.log.upkeep.partitions import OwnedPartition
 from spark_segmentlog.record.compact.offset_map import SLOT_BYTES
 

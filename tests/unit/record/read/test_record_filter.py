@@ -48,7 +48,7 @@ FILTERS = st.builds(
 
 
 def is_wanted_plainly(row: np.ndarray, wanted: RecordFilter, end_position: int | None) -> str:
-    """Say ``selected``, ``unread`` or nothing of one header, by the rules in words."""
+    """Say ``selected``, ``verified_only`` or nothing of one header, by the rules in words."""
     if row[fields.LAST_OFFSET] < wanted.start_offset:
         return ""
     if row[fields.BASE_OFFSET] >= wanted.end_offset:
@@ -57,7 +57,9 @@ def is_wanted_plainly(row: np.ndarray, wanted: RecordFilter, end_position: int |
         return ""
     attributes = int(row[fields.ATTRIBUTES])
     is_batch = row[fields.MAGIC] == MAGIC_V2
-    left_out = "unread" if is_batch and attributes & (CONTROL_MASK | TRANSACTIONAL_MASK) else ""
+    left_out = (
+        "verified_only" if is_batch and attributes & (CONTROL_MASK | TRANSACTIONAL_MASK) else ""
+    )
     if is_batch and attributes & CONTROL_MASK:
         return left_out
     timestamp = int(row[fields.MAX_TIMESTAMP])
@@ -75,6 +77,6 @@ def test_the_kernel_chooses_what_a_plain_loop_chooses(
     choice = choose_entries(table, wanted, end_position=end_position)
     plain = [is_wanted_plainly(row, wanted, end_position) for row in table.entries]
     assert choice.selected.tolist() == [what == "selected" for what in plain]
-    assert choice.unread.tolist() == [what == "unread" for what in plain]
+    assert choice.verified_only.tolist() == [what == "verified_only" for what in plain]
     has_transactions = any(choice.selected & table.is_transactional)
     assert choice.has_transactions == has_transactions
