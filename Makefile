@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 PY := conf/python
 STAMP := $(VENV)/.installed
-EXTRAS := test,bench,dev,docs
+EXTRAS := test,bench,examples,dev,docs
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --config-file conf/mkdocs.yml
 FAULTS := tests
 PROCESSES := 2
