@@ -9,7 +9,7 @@ import click
 
 from spark_segmentlog.cli.output import OutputFormat, print_json, print_line, printable
 from spark_segmentlog.log.segment.growth import SegmentConfig
-from spark_segmentlog.log.upkeep.recovery import RecoveryAction
+from spark_segmentlog.log.upkeep.recovery_action import RecoveryAction
 
 index_interval_option: Final = click.option(
     "--index-interval-bytes",

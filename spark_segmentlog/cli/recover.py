@@ -16,7 +16,8 @@ from spark_segmentlog.cli.arguments import (
     topics_option,
 )
 from spark_segmentlog.cli.output import OutputFormat, print_line
-from spark_segmentlog.log.upkeep.recovery import RecoveryAction, recover
+from spark_segmentlog.log.upkeep.recovery import recover
+from spark_segmentlog.log.upkeep.recovery_action import RecoveryAction
 
 
 @click.command(name="recover")
@@ -30,6 +31,12 @@ from spark_segmentlog.log.upkeep.recovery import RecoveryAction, recover
     help="Cut at bad bytes even if good batches or whole segments lie behind them, "
     "and take those away too, as a broker would.",
 )
+@click.option(
+    "--cut-bad-batches",
+    is_flag=True,
+    help="Cut bad bytes out alone where good batches or whole segments lie behind them: those "
+    "stay, with their offsets, and a gap remains.",
+)
 @index_interval_option
 @lock_timeout_option
 @format_option
@@ -40,6 +47,7 @@ def recover_verb(
     topics: tuple[str, ...],
     is_applied: bool,
     delete_later: bool,
+    cut_bad_batches: bool,
     index_interval_bytes: int,
     lock_timeout_ms: int,
     output_format: OutputFormat,
@@ -47,15 +55,18 @@ def recover_verb(
     """End open commits, cut off torn ends, make indexes anew that are missing or wrong.
 
     Tells what --apply would do, in the same lines, and does it with --apply. Good batches behind
-    bad bytes stay unless --delete-later-segments says otherwise. The exit code is 1 while
-    something is left to do.
+    bad bytes stay with them unless --cut-bad-batches or --delete-later-segments says otherwise. The
+    exit code is 1 while something is left to do.
     """
+    if delete_later and cut_bad_batches:
+        raise click.UsageError("--cut-bad-batches keeps what --delete-later-segments takes away")
     directories = check_log_directories(paths, beside=True)
     actions = recover(
         directories,
         topic_partitions=find_topic_partitions(directories, topics),
         truncate=True,
         delete_later=delete_later,
+        cut_bad_batches=cut_bad_batches,
         dry_run=not is_applied,
         index_interval_bytes=index_interval_bytes,
         lock_timeout_ms=lock_timeout_ms,
@@ -77,6 +88,7 @@ def _summary(actions: Sequence[RecoveryAction]) -> str:
         counts.insert(1, f"{to_do} to do: --apply does it")
     if left:
         counts[-1] += (
-            ": good batches lie behind bad bytes, --delete-later-segments would take them along"
+            ": good batches lie behind bad bytes, --cut-bad-batches would keep them, "
+            "--delete-later-segments would take them along"
         )
     return ", ".join(counts)

@@ -83,13 +83,14 @@ class Level(StrEnum):
 
 
 _RECOVER: Final = "`segmentlog recover --apply`"
+_CUT_OUT: Final = "`segmentlog recover --apply --cut-bad-batches`"
 _BY_HAND: Final = "by hand: move it out of the log directory"
 _CHECKPOINT: Final = "by hand: remove the file, a broker writes it again"
 _CLUSTER: Final = "by hand: compare with the cluster's metadata"
 _NOTHING: Final = "nothing is to be done"
 
 MENDS: Final[Mapping[FindingKind, str]] = {
-    FindingKind.CORRUPT_BATCH: "another replica; " + _RECOVER + " cuts it at a log's end",
+    FindingKind.CORRUPT_BATCH: "`segmentlog salvage`, or " + _CUT_OUT,
     FindingKind.TORN_TAIL: _RECOVER,
     FindingKind.LOST_OFFSETS: "another replica; " + _RECOVER + " mends the indexes",
     FindingKind.OFFSET_ORDER: _NOTHING,

@@ -402,6 +402,24 @@ def cut(root: Path, report: Report) -> None:
     )
 
 
+def cut_bad(root: Path, report: Report) -> None:
+    recover(
+        directories(root),
+        truncate=True,
+        cut_bad_batches=True,
+        index_interval_bytes=INDEX_INTERVAL_BYTES,
+    )
+
+
+def make_damaged_twice(root: Path) -> None:
+    """Bad bytes in the middle of the second segment, and of the last one, which ends torn."""
+    make_damaged(root)
+    last = sorted((root / "d0" / "t-0").glob("*.log"))[-1]
+    data = bytearray(last.read_bytes())
+    data[80] ^= 0xFF
+    last.write_bytes(data + data[:100])
+
+
 def mend(root: Path, report: Report) -> None:
     recover(directories(root), truncate=True, index_interval_bytes=INDEX_INTERVAL_BYTES)
 
@@ -453,6 +471,7 @@ PATHS = [
     _path("compact", make_marked, compact_all, "between"),
     _path("recover compaction", make_open_compaction, end_compaction, "between"),
     _path("recover cut", make_damaged, cut, "damaged", keeps_mark=False),
+    _path("recover bad batches", make_damaged_twice, cut_bad, "damaged", keeps_mark=False),
     _path("recover tail", make_torn, mend, keeps_mark=False),
     _path("recover indexes", make_unindexed, mend),
     _path("reindex", make_marked, make_indexes),

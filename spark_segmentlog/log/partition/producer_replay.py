@@ -20,6 +20,7 @@ from spark_segmentlog.log.names import MAX_OFFSET
 from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.log.segment.pieces import Piece, ReadBuffer
 from spark_segmentlog.log.segment.segment import Segment
+from spark_segmentlog.log.segment.walk_options import QUIET, STRICT
 from spark_segmentlog.log.transactions.producer_tracker import ProducerTracker
 
 _log = logging.getLogger(__name__)
@@ -31,10 +32,13 @@ class ProducerReplay:
     Parameters
     ----------
     log : PartitionLog
+    skip_corrupt : bool
+        Whether bad bytes are stepped over, as if they had been cut out; else they are an error.
     """
 
-    def __init__(self, log: PartitionLog) -> None:
+    def __init__(self, log: PartitionLog, *, skip_corrupt: bool = False) -> None:
         self._log = log
+        self._options = QUIET if skip_corrupt else STRICT
         self._buffer = ReadBuffer()
         self._known: ProducerTracker | None = None
         # Snapshots from above it say something new: nothing, or bad bytes, lie up to there.
@@ -115,7 +119,7 @@ class ProducerReplay:
         """Give the pieces of a segment, cut where its good batches end."""
         if end_position == 0:
             return
-        with segment.walk(buffer=self._buffer) as walk:
+        with segment.walk(self._options, buffer=self._buffer) as walk:
             for piece in walk.pieces():
                 is_good = piece.table.position < end_position
                 if is_good.any():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -84,6 +84,21 @@ class SegmentSurvey:
     def stop(self) -> Finding | None:
         """What lies after the good batches in front of the first bad bytes, if not only zeros."""
         return corrupt_finding(self.corrupt[0]) if self.corrupt else self.torn
+
+    @property
+    def has_good_behind_bad(self) -> bool:
+        """Whether a good batch lies anywhere after the first bad bytes."""
+        return self.valid_count < len(self.positions)
+
+    @property
+    def has_rest_behind_bad(self) -> bool:
+        """Whether a torn batch or zeros lie after all bad bytes and good batches."""
+        bad_end = max((it.position + it.length for it in self.corrupt), default=0)
+        return max(bad_end, self.end_position) < self.file_bytes
+
+    def without_bad(self) -> SegmentSurvey:
+        """Give what is left when the bad bytes are cut out, at the positions where it stands."""
+        return replace(self, corrupt=())
 
     @property
     def lost_range(self) -> tuple[int, int] | None:

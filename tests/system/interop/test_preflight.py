@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 
 from spark_segmentlog.log.findings import Finding, FindingKind
-from spark_segmentlog.log.upkeep.recovery import RecoveryKind, recover
+from spark_segmentlog.log.upkeep.recovery import recover
+from spark_segmentlog.log.upkeep.recovery_action import RecoveryKind
 from spark_segmentlog.log.write.local_log import open_log
 from spark_segmentlog.log.write.preflight import preflight
 from tests.support.broker import Broker, BrokerError

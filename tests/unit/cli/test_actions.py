@@ -9,7 +9,7 @@ import pytest
 from spark_segmentlog.cli.actions import print_actions
 from spark_segmentlog.cli.output import OutputFormat
 from spark_segmentlog.log.names import TopicPartition
-from spark_segmentlog.log.upkeep.recovery import RecoveryAction, RecoveryKind
+from spark_segmentlog.log.upkeep.recovery_action import RecoveryAction, RecoveryKind
 
 
 @pytest.fixture

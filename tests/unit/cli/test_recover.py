@@ -60,7 +60,8 @@ def test_later_segments_go_only_when_that_is_said(tmp_path: Path) -> None:
         assert ", good batches after them included" in ran.lines[0]
         assert {path.name: path.read_bytes() for path in (first, second, third)} == before
     assert ran.lines[-1].endswith(
-        "2 left: good batches lie behind bad bytes, --delete-later-segments would take them along"
+        "2 left: good batches lie behind bad bytes, --cut-bad-batches would keep them, "
+        "--delete-later-segments would take them along"
     )
     told = run("recover", tmp_path, "--delete-later-segments")
     assert (told.exit_code, told.lines[-1]) == (1, "0 done, 3 to do: --apply does it, 0 left")
@@ -72,6 +73,26 @@ def test_later_segments_go_only_when_that_is_said(tmp_path: Path) -> None:
     assert second.read_bytes() == batches(1, base_offset=5)[0]
     assert not third.exists()
     assert third.with_name(f"{third.name}.deleted").read_bytes() == before[third.name]
+
+
+def test_bad_batches_are_cut_out_alone_where_that_is_said(tmp_path: Path) -> None:
+    first, second, third = three_segments(tmp_path)
+    before = {path.name: path.read_bytes() for path in (first, second, third)}
+    flip(second, len(batches(1)[0]) + 100)
+    flip(first, 100)
+    told = run("recover", tmp_path, "--cut-bad-batches")
+    kinds = [line.partition(":")[0] for line in told.lines[:-1]]
+    assert kinds == ["cut out", "rebuild indexes"] * 2
+    assert "offset 0 is missing" in told.lines[0]
+    ran = run("recover", tmp_path, "--apply", "--cut-bad-batches")
+    assert ran.lines == [*told.lines[:-1], "4 done, 0 left"]
+    assert ran.exit_code == 0
+    assert first.read_bytes() == before[first.name][len(batches(1)[0]) :]
+    assert second.read_bytes() == batches(1, base_offset=5)[0] + b"".join(batches(3, base_offset=7))
+    assert third.read_bytes() == before[third.name]
+    assert run("verify", tmp_path).exit_code == 0
+    ran = run("recover", tmp_path, "--cut-bad-batches", "--delete-later-segments")
+    assert ran.exit_code == 2
 
 
 def test_an_open_commit_is_ended(tmp_path: Path) -> None:
@@ -106,7 +127,11 @@ def damaged(path: Path, kind: str) -> None:
         third.with_suffix(".timeindex").unlink()
 
 
-@pytest.mark.parametrize("later", [[], ["--delete-later-segments"]], ids=["keep", "delete"])
+@pytest.mark.parametrize(
+    "later",
+    [[], ["--delete-later-segments"], ["--cut-bad-batches"]],
+    ids=["keep", "delete", "cut-out"],
+)
 @pytest.mark.parametrize("kind", ["torn", "zeros", "middle", "indexes"])
 def test_what_is_told_is_what_is_done_line_by_line(
     tmp_path: Path, kind: str, later: list[str]

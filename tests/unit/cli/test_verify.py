@@ -61,7 +61,7 @@ def test_bad_bytes_are_told_with_their_place_and_nothing_is_written(tmp_path: Pa
         "detail": WRONG,
         "severity": "loss",
         "broker": cut,
-        "mend": "another replica; `segmentlog recover --apply` cuts it at a log's end",
+        "mend": "`segmentlog salvage`, or `segmentlog recover --apply --cut-bad-batches`",
         "refusesWrites": True,
         "isHarmless": False,
     }

@@ -10,7 +10,8 @@ import pytest
 from spark_segmentlog.log.formats.transaction_index import (
     AbortedTransaction,
 )
-from spark_segmentlog.log.upkeep.recovery import RecoveryAction, recover, reindex
+from spark_segmentlog.log.upkeep.recovery import recover, reindex
+from spark_segmentlog.log.upkeep.recovery_action import RecoveryAction
 from spark_segmentlog.testing.builder import (
     ABORT,
     RecordSpec,

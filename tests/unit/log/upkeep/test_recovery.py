@@ -13,7 +13,8 @@ from spark_segmentlog.errors import CommitPendingError
 from spark_segmentlog.log.findings import FindingKind
 from spark_segmentlog.log.io import files
 from spark_segmentlog.log.names import TopicPartition
-from spark_segmentlog.log.upkeep.recovery import RecoveryAction, RecoveryKind, recover, reindex
+from spark_segmentlog.log.upkeep.recovery import recover, reindex
+from spark_segmentlog.log.upkeep.recovery_action import RecoveryAction, RecoveryKind
 from spark_segmentlog.log.upkeep.verification import verify
 from spark_segmentlog.testing.builder import (
     LogBuilder,

@@ -9,7 +9,8 @@ import pytest
 from spark_segmentlog.errors import UnsafeTargetError
 from spark_segmentlog.log.findings import FindingKind
 from spark_segmentlog.log.partition.log_manager import LogManager
-from spark_segmentlog.log.upkeep.recovery import RecoveryKind, recover
+from spark_segmentlog.log.upkeep.recovery import recover
+from spark_segmentlog.log.upkeep.recovery_action import RecoveryKind
 from spark_segmentlog.log.upkeep.verification import verify
 from spark_segmentlog.testing.builder import LogBuilder
 from tests.support.metadata_log import metadata_log, topic
