@@ -21,14 +21,14 @@ from tests.support.project import PROJECT
 from tests.support.running import batches, objects, run
 from tests.support.three_days import SETTINGS
 
-COUNT = Verb("count", Effect.SHOWS, "Count letters.")
+LETTERS = Verb("letters", Effect.SHOWS, "Count letters.")
 COLUMNS = (Column("word", "word"), Column("letters", "letters", "number"))
 
 
-@click.command(name="count")
+@click.command(name="letters")
 @click.argument("word")
 @click.option("--twice", is_flag=True, help="Count them two times.")
-def count_verb(word: str, twice: bool) -> None:
+def letters_verb(word: str, twice: bool) -> None:
     """Count the letters of WORD."""
     row = {"word": word, "letters": len(word) * (1 + twice)}
     print_rows(COLUMNS, [row], OutputFormat.TEXT)
@@ -36,21 +36,21 @@ def count_verb(word: str, twice: bool) -> None:
 
 @pytest.fixture
 def _made_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = ModuleType("spark_segmentlog.cli.count")
-    vars(module).update(count_verb=count_verb, COLUMNS={"count": COLUMNS})
+    module = ModuleType("spark_segmentlog.cli.letters")
+    vars(module).update(letters_verb=letters_verb, COLUMNS={"letters": COLUMNS})
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setitem(VERBS, "count", COUNT)
+    monkeypatch.setitem(VERBS, "letters", LETTERS)
 
 
 @pytest.mark.usefixtures("_made_up")
 def test_an_added_verb_runs_and_is_in_the_help() -> None:
-    assert run("count", "abc", "--twice").lines == ["word  letters", "abc         6"]
+    assert run("letters", "abc", "--twice").lines == ["word  letters", "abc         6"]
     lines = [line.split(maxsplit=1) for line in run("--help").lines if line]
-    assert ["count", "Count letters."] in lines
+    assert ["letters", "Count letters."] in lines
 
 
 @pytest.mark.usefixtures("_made_up")
-@pytest.mark.parametrize(("words", "expected"), [("co", "compact count"), ("count --t", "--twice")])
+@pytest.mark.parametrize(("words", "expected"), [("le", "letters"), ("letters --t", "--twice")])
 def test_an_added_verb_is_completed(words: str, expected: str) -> None:
     typed = f"segmentlog {words}"
     words_before = str(typed.count(" "))
@@ -67,11 +67,13 @@ def test_an_added_verb_is_completed(words: str, expected: str) -> None:
 
 @pytest.mark.usefixtures("_made_up")
 def test_an_added_verb_is_in_the_pages() -> None:
-    assert "| `count` | Count letters. |  |\n" in verbs_table()
-    assert "| `--twice` |  | Count them two times. |\n" in verb_table(COUNT)
-    section = section_of(COUNT)
-    assert section.startswith("### `count WORD`\n\nCount the letters of WORD.\n\n<!-- table: verb")
-    assert "<!-- table: fields of count -->" in section
+    assert "| `letters` | Count letters. |  |\n" in verbs_table()
+    assert "| `--twice` |  | Count them two times. |\n" in verb_table(LETTERS)
+    section = section_of(LETTERS)
+    assert section.startswith(
+        "### `letters WORD`\n\nCount the letters of WORD.\n\n<!-- table: verb"
+    )
+    assert "<!-- table: fields of letters -->" in section
     page = (DOCS / "operating.md").read_text()
     assert with_new_verbs(page).count(section) == 1
     assert with_new_verbs(with_new_verbs(page)) == with_new_verbs(page)
