@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+from fsspec import AbstractFileSystem
 from pyarrow.fs import FileInfo, FileSelector, FileSystemHandler, FileType, PyFileSystem
 
 from spark_segmentlog.log.formats.producer_snapshot import format_producer_snapshot
@@ -35,9 +36,20 @@ class ObjectStore(FileSystemHandler):  # type: ignore[misc]
     def filesystem(self) -> PyFileSystem:
         return PyFileSystem(self)
 
+    def fsspec_filesystem(self) -> AbstractFileSystem:
+        """The same as fsspec has it, where opening a file asks for nothing."""
+        return _FsspecObjects(self)
+
     def reset(self) -> None:
         self.requests.clear()
         self.reads.clear()
+
+    def read(self, path: str, position: int, length: int | None) -> bytes:
+        """Read a range, or the whole rest, by one request."""
+        data = self.objects[path][position:][:length]
+        self.requests["get"] += 1
+        self.reads.append((path, position, len(data)))
+        return data
 
     def get_type_name(self) -> str:
         return "objects"
@@ -91,6 +103,43 @@ class ObjectStore(FileSystemHandler):  # type: ignore[misc]
         return self is other
 
 
+class _FsspecObjects(AbstractFileSystem):  # type: ignore[misc]
+    """The objects of a store, by fsspec's interface."""
+
+    cachable = False
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__()
+        self._store = store
+
+    def ls(self, path: str, detail: bool = True, **others: Any) -> list[Any]:
+        infos = [_fields(it) for it in self._store.get_file_info_selector(FileSelector(path))]
+        return infos if detail else [it["name"] for it in infos]
+
+    def info(self, path: str, **others: Any) -> dict[str, Any]:
+        (info,) = self._store.get_file_info([path])
+        if info.type == FileType.NotFound:
+            raise FileNotFoundError(path)
+        return _fields(info)
+
+    def cat_file(
+        self, path: str, start: int | None = None, end: int | None = None, **others: Any
+    ) -> bytes:
+        if path not in self._store.objects:
+            self._store.requests["get"] += 1
+            raise FileNotFoundError(path)
+        return self._store.read(path, start or 0, None if end is None else end - (start or 0))
+
+
+def _fields(info: FileInfo) -> dict[str, Any]:
+    is_directory = info.type == FileType.Directory
+    return {
+        "name": info.path,
+        "size": 0 if is_directory else info.size,
+        "type": "directory" if is_directory else "file",
+    }
+
+
 class _Reader:
     """A file that counts each read as a request."""
 
@@ -111,9 +160,7 @@ class _Reader:
         return self._position
 
     def read(self, length: int = -1) -> bytes:
-        data = self._store.objects[self._path][self._position :][: None if length < 0 else length]
-        self._store.requests["get"] += 1
-        self._store.reads.append((self._path, self._position, len(data)))
+        data = self._store.read(self._path, self._position, None if length < 0 else length)
         self._position += len(data)
         return data
 

@@ -111,8 +111,13 @@ class FolderReader:
 class PlaceFinder(Protocol):
     """Finds partitions where no log directory is."""
 
-    def find_places(self, storage: Storage, path: str) -> list[FoundPartition]:
-        """Find the partitions at a path; none where nothing of the kind is there."""
+    def find_places(
+        self, storage: Storage, path: str, directories: Sequence[str] | None
+    ) -> list[FoundPartition]:
+        """Find the partitions at a path; none where nothing of the kind is there.
+
+        `directories` are the folders in it, None where it was not listed.
+        """
 
 
 class PathResolver:
@@ -232,7 +237,7 @@ class PathResolver:
                     topic_partition, real_path, parent or "/", storage, is_named=is_named
                 )
             )
-        elif not self._resolve_otherwise(storage, path):
+        elif not self._resolve_otherwise(storage, path, directories):
             empty = EmptyLogDirectoryError(_empty_text(path, directories, others))
             if not _may_get_partitions(directories, others) and not self._reader.is_known(
                 real_path
@@ -243,9 +248,13 @@ class PathResolver:
             self._listed[real_path] = (storage, directories)
             self._empty.append(empty)
 
-    def _resolve_otherwise(self, storage: Storage, path: str) -> bool:
+    def _resolve_otherwise(
+        self, storage: Storage, path: str, directories: Sequence[str] | None = None
+    ) -> bool:
         """Look for partitions that are in no log directory."""
-        places = [] if self._finder is None else self._finder.find_places(storage, path)
+        places = (
+            [] if self._finder is None else self._finder.find_places(storage, path, directories)
+        )
         for place in places:
             self._places.setdefault(place.directory, place)
             if place.log_directory not in self._states:

@@ -16,7 +16,7 @@ import os
 import re
 import stat
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -69,7 +69,9 @@ class LogFile(Protocol):
 class Storage(Protocol):
     """Where files are: the local disk, or a file system of pyarrow. Pickles."""
 
-    def open_input(self, path: str, *, reads_blocks: bool = True) -> LogFile:
+    def open_input(
+        self, path: str, *, reads_blocks: bool = True, size: int | None = None
+    ) -> LogFile:
         """Open a file for reading.
 
         Parameters
@@ -77,6 +79,9 @@ class Storage(Protocol):
         reads_blocks : bool
             Whether a file that is not local is read in blocks, the next one ahead; else each read
             is one request for the bytes that it asks for.
+        size : int, optional
+            Bytes of a file that never changes, as a listing told. Who has it from there need not
+            ask; that the file is not there may then show at the first read.
         """
 
     def read_file(self, path: str) -> bytes | None:
@@ -97,6 +102,9 @@ class Storage(Protocol):
     def list_names(self, path: str) -> list[str]:
         """List the names of all that is in a folder, in no order."""
 
+    def list_sizes(self, path: str) -> Mapping[str, int | None]:
+        """List the names of all that is in a folder, with sizes where a listing has them."""
+
     def list_directories(self, path: str) -> tuple[list[str], list[str]]:
         """List the names of the folders, then of all else, in a folder."""
 
@@ -113,8 +121,18 @@ class OpeningStorage(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def open_input(self, path: str, *, reads_blocks: bool = True) -> LogFile:
+    def open_input(
+        self, path: str, *, reads_blocks: bool = True, size: int | None = None
+    ) -> LogFile:
         """Open a file for reading."""
+
+    @abstractmethod
+    def list_names(self, path: str) -> list[str]:
+        """List the names of all that is in a folder, in no order."""
+
+    def list_sizes(self, path: str) -> Mapping[str, int | None]:
+        """List the names of all that is in a folder, with sizes where a listing has them."""
+        return dict.fromkeys(self.list_names(path))
 
     def read_file(self, path: str) -> bytes | None:
         """Read a small file whole; None where it is not there."""
@@ -215,7 +233,9 @@ def _not_a_file(path: str) -> NotAFileError:
 class _LocalStorage(OpeningStorage):
     """The local disk."""
 
-    def open_input(self, path: str, *, reads_blocks: bool = True) -> LogFile:
+    def open_input(
+        self, path: str, *, reads_blocks: bool = True, size: int | None = None
+    ) -> LogFile:
         return _LocalFile(path)
 
     def read_start(self, path: str, length: int) -> bytes | None:

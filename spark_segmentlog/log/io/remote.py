@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import fnmatch
 import glob
+from abc import abstractmethod
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -30,17 +31,68 @@ READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
 _READ_AHEAD_THREADS: Final = 4
 
 
-class _ArrowFile(Closing):
-    """A file of a pyarrow file system, read in blocks of some MiB, the next one ahead.
+class _Ranges(Protocol):
+    """An object whose ranges are read, one request each."""
+
+    def size(self) -> int:
+        """Measure it, in bytes."""
+
+    def read(self, position: int, length: int) -> bytes:
+        """Read bytes that are all within it."""
+
+    def close(self) -> None:
+        """Give back what it holds."""
+
+
+class _ArrowRanges:
+    """A file of a pyarrow file system, which asks for its size where that opens it."""
+
+    def __init__(self, filesystem: Any, path: str) -> None:
+        with permission_checked(path):
+            self._file = filesystem.open_input_file(path)
+
+    def size(self) -> int:
+        return int(self._file.size())
+
+    def read(self, position: int, length: int) -> bytes:
+        return bytes(self._file.read_at(length, position))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _FsspecRanges:
+    """A file of an fsspec file system: nothing is asked but for the ranges that are read."""
+
+    def __init__(self, filesystem: Any, path: str) -> None:
+        self._filesystem = filesystem
+        self._path = path
+
+    def size(self) -> int:
+        with permission_checked(self._path):
+            info = self._filesystem.info(self._path)
+        if info["type"] == "directory":
+            raise not_there(self._path)
+        return int(info["size"])
+
+    def read(self, position: int, length: int) -> bytes:
+        with permission_checked(self._path):
+            return bytes(self._filesystem.cat_file(self._path, position, position + length))
+
+    def close(self) -> None:
+        """Do nothing: no request leaves anything open."""
+
+
+class _FarFile(Closing):
+    """A file that is not local, read in blocks of some MiB, the next one ahead.
 
     With blocks of 0 bytes each read is one request for what it asks for.
     """
 
-    def __init__(self, filesystem: Any, path: str, block_bytes: int = READ_AHEAD_BYTES) -> None:
+    def __init__(self, path: str, ranges: _Ranges, size: int | None, block_bytes: int) -> None:
         self.path = path
-        with permission_checked(path):
-            self._file = filesystem.open_input_file(path)
-        self._size: int | None = None
+        self._ranges = ranges
+        self._size = size
         self._block_bytes = block_bytes
         # A scan's thread reads on while others look around a bad batch.
         self._lock = Lock()
@@ -49,7 +101,7 @@ class _ArrowFile(Closing):
 
     def size(self) -> int:
         if self._size is None:
-            self._size = int(self._file.size())
+            self._size = self._ranges.size()
         return self._size
 
     def pread_into(self, buffer: npt.NDArray[np.uint8], position: int, length: int) -> int:
@@ -60,7 +112,7 @@ class _ArrowFile(Closing):
     def read_at(self, position: int, length: int) -> bytes:
         end = min(position + length, self.size())
         if self._block_bytes == 0:
-            return bytes(self._file.read_at(end - position, position)) if position < end else b""
+            return self._ranges.read(position, end - position) if position < end else b""
         parts = []
         while position < end:
             with self._lock:
@@ -79,7 +131,7 @@ class _ArrowFile(Closing):
         if self._ahead is not None:
             self._ahead[1].cancel() or self._ahead[1].exception()
             self._ahead = None
-        self._file.close()
+        self._ranges.close()
 
     def _block_at(self, position: int) -> tuple[int, bytes]:
         start = position - position % self._block_bytes
@@ -97,39 +149,34 @@ class _ArrowFile(Closing):
         return self._block
 
     def _fetch(self, start: int) -> bytes:
-        return bytes(self._file.read_at(min(self._block_bytes, self.size() - start), start))
+        return self._ranges.read(start, min(self._block_bytes, self.size() - start))
 
 
-@dataclass(frozen=True, slots=True)
-class _ArrowStorage(OpeningStorage):
-    """A pyarrow file system; paths are its own, without a scheme."""
+class _FarStorage(OpeningStorage):
+    """A file system that is not the local one; paths are its own, without a scheme."""
 
-    filesystem: Any
+    __slots__ = ()
 
-    def open_input(self, path: str, *, reads_blocks: bool = True) -> LogFile:
-        return _ArrowFile(self.filesystem, path, READ_AHEAD_BYTES if reads_blocks else 0)
-
-    def size(self, path: str) -> int:
-        info = self._info(path)
-        if info.size is None:
-            raise not_there(path)
-        return int(info.size)
-
-    def exists(self, path: str) -> bool:
-        return bool(self._info(path).type.name != "NotFound")
-
-    def is_directory(self, path: str) -> bool:
-        return bool(self._info(path).type.name == "Directory")
+    def open_input(
+        self, path: str, *, reads_blocks: bool = True, size: int | None = None
+    ) -> LogFile:
+        file = _FarFile(path, self._ranges(path), size, READ_AHEAD_BYTES if reads_blocks else 0)
+        if size is None:
+            # What is not there must show now.
+            file.size()
+        return file
 
     def list_names(self, path: str) -> list[str]:
-        return [info.base_name for info in self._children(path)]
+        return list(self.list_sizes(path))
+
+    def list_sizes(self, path: str) -> dict[str, int | None]:
+        return {name: size for name, _, size in self._children(path)}
 
     def list_directories(self, path: str) -> tuple[list[str], list[str]]:
         directories: list[str] = []
         others: list[str] = []
-        for info in self._children(path):
-            is_directory = info.type.name == "Directory"
-            (directories if is_directory else others).append(info.base_name)
+        for name, is_directory, _ in self._children(path):
+            (directories if is_directory else others).append(name)
         return directories, others
 
     def real_path(self, path: str) -> str:
@@ -149,15 +196,91 @@ class _ArrowStorage(OpeningStorage):
             return []
         return [f"{prefix}{name}" for name in fnmatch.filter(self.list_names(base), part)]
 
+    @abstractmethod
+    def is_directory(self, path: str) -> bool:
+        """Tell whether a path is a folder."""
+
+    @abstractmethod
+    def _ranges(self, path: str) -> _Ranges:
+        """Open a file for ranged reads."""
+
+    @abstractmethod
+    def _children(self, path: str) -> list[tuple[str, bool, int | None]]:
+        """List (name, whether it is a folder, size of a file) of all that is in a folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ArrowStorage(_FarStorage):
+    """A pyarrow file system."""
+
+    filesystem: Any
+
+    def size(self, path: str) -> int:
+        info = self._info(path)
+        if info.size is None:
+            raise not_there(path)
+        return int(info.size)
+
+    def exists(self, path: str) -> bool:
+        return bool(self._info(path).type.name != "NotFound")
+
+    def is_directory(self, path: str) -> bool:
+        return bool(self._info(path).type.name == "Directory")
+
+    def _ranges(self, path: str) -> _Ranges:
+        return _ArrowRanges(self.filesystem, path)
+
     def _info(self, path: str) -> Any:
         with permission_checked(path):
             return self.filesystem.get_file_info([path])[0]
 
-    def _children(self, path: str) -> list[Any]:
+    def _children(self, path: str) -> list[tuple[str, bool, int | None]]:
         from pyarrow.fs import FileSelector
 
         with permission_checked(path):
-            return list(self.filesystem.get_file_info(FileSelector(path)))
+            infos = self.filesystem.get_file_info(FileSelector(path))
+        return [(it.base_name, it.type.name == "Directory", it.size) for it in infos]
+
+
+@dataclass(frozen=True, slots=True)
+class _FsspecStorage(_FarStorage):
+    """An fsspec file system."""
+
+    filesystem: Any
+
+    def read_file(self, path: str) -> bytes | None:
+        try:
+            with permission_checked(path):
+                return bytes(self.filesystem.cat_file(path))
+        except (FileNotFoundError, IsADirectoryError):
+            return None
+
+    def size(self, path: str) -> int:
+        return self._ranges(path).size()
+
+    def exists(self, path: str) -> bool:
+        with permission_checked(path):
+            return bool(self.filesystem.exists(path))
+
+    def is_directory(self, path: str) -> bool:
+        with permission_checked(path):
+            return bool(self.filesystem.isdir(path))
+
+    def _ranges(self, path: str) -> _Ranges:
+        return _FsspecRanges(self.filesystem, path)
+
+    def _children(self, path: str) -> list[tuple[str, bool, int | None]]:
+        # Some keep what they have listed, however old it is.
+        self.filesystem.invalidate_cache(path)
+        with permission_checked(path):
+            infos = self.filesystem.ls(path, detail=True)
+        folder = self.filesystem._strip_protocol(path).strip("/")
+        named = [(it["name"].strip("/"), it) for it in infos]
+        return [
+            (name.rpartition("/")[2], it["type"] == "directory", it["size"])
+            for name, it in named
+            if name != folder
+        ]
 
 
 def resolve_storage(path: str, filesystem: Any = None) -> tuple[Storage, str]:
@@ -172,7 +295,7 @@ def resolve_storage(path: str, filesystem: Any = None) -> tuple[Storage, str]:
         Takes the path as it is.
     """
     if filesystem is not None:
-        return _ArrowStorage(_arrow_filesystem(filesystem)), path
+        return _storage_of(filesystem), path
     if is_local(path):
         return LOCAL, without_file_scheme(path)
     return _remote_storage(path)
@@ -188,7 +311,7 @@ def _remote_storage(uri: str) -> tuple[Storage, str]:
         filesystem, path = FileSystem.from_uri(uri)
     except (ValueError, NotImplementedError):
         filesystem, path = _fsspec_filesystem(uri)
-    return _ArrowStorage(filesystem), path
+    return _storage_of(filesystem), path
 
 
 def _fsspec_filesystem(uri: str) -> tuple[Any, str]:
@@ -202,15 +325,16 @@ def _fsspec_filesystem(uri: str) -> tuple[Any, str]:
         raise LogPathNotFoundError(
             f"{uri} is no local path, and no file system is known for its scheme: {error}"
         ) from error
-    return _arrow_filesystem(filesystem), path
+    return filesystem, path
 
 
-def _arrow_filesystem(filesystem: Any) -> Any:
+def _storage_of(filesystem: Any) -> Storage:
     from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem
 
-    if isinstance(filesystem, FileSystem):
-        return filesystem
-    return PyFileSystem(FSSpecHandler(filesystem))
+    if isinstance(filesystem, PyFileSystem) and isinstance(filesystem.handler, FSSpecHandler):
+        return _FsspecStorage(filesystem.handler.fs)
+    is_arrow = isinstance(filesystem, FileSystem)
+    return _ArrowStorage(filesystem) if is_arrow else _FsspecStorage(filesystem)
 
 
 @cache

@@ -41,6 +41,7 @@ from spark_segmentlog.log.tier.remote_segment import (
     IndexKind,
     Keys,
     RemoteSegment,
+    SegmentPlace,
     StoreListing,
     StoreNote,
     TopicIdPartition,
@@ -94,12 +95,14 @@ class ChunkedLayout:
         whole, notes = [], []
         for (base_offset, segment_id), suffixes in list_objects(storage, folder, _OBJECT).items():
             path = f"{folder}/{segment_name(base_offset, segment_id)}"
-            if suffixes != _ALL:
-                notes.append(StoreNote(path, cut_text(_ALL - suffixes)))
+            if suffixes.keys() != _ALL:
+                notes.append(StoreNote(path, cut_text(_ALL - suffixes.keys())))
             if MANIFEST_SUFFIX in suffixes:
                 whole.append(
                     RemoteSegment(
-                        segment_id=segment_id, places=((0, path),), base_offset=base_offset
+                        segment_id=segment_id,
+                        places=(SegmentPlace(0, path, suffixes),),
+                        base_offset=base_offset,
                     )
                 )
         return StoreListing(whole=tuple(whole), notes=tuple(notes))

@@ -40,6 +40,7 @@ from spark_segmentlog.log.tier.remote_segment import (
     IndexKind,
     Keys,
     RemoteSegment,
+    SegmentPlace,
     StoreListing,
     StoreNote,
     TopicIdPartition,
@@ -84,14 +85,14 @@ class LocalTieredLayout:
         whole, notes = [], []
         for (base_offset, segment_id), suffixes in list_objects(storage, folder, _FILE).items():
             path = f"{folder}/{segment_name(base_offset, segment_id)}"
-            missing = _ALWAYS_THERE - suffixes
+            missing = _ALWAYS_THERE - suffixes.keys()
             if missing:
                 notes.append(StoreNote(path, cut_text(missing)))
                 continue
             whole.append(
                 RemoteSegment(
                     segment_id=segment_id,
-                    places=((0, path),),
+                    places=(SegmentPlace(0, path, suffixes),),
                     base_offset=base_offset,
                     has_transaction_index=SUFFIXES[IndexKind.TRANSACTION] in suffixes,
                 )

@@ -116,21 +116,23 @@ def segment_name(base_offset: int, segment_id: str) -> str:
 
 def list_objects(
     storage: Storage, folder: str, pattern: re.Pattern[str]
-) -> dict[tuple[int, str], set[str]]:
-    """List the suffixes of the objects in a folder by base offset and segment id, ascending.
+) -> dict[tuple[int, str], dict[str, int | None]]:
+    """List the objects in a folder by base offset and segment id, ascending.
+
+    Each has its size, where the listing has it, by its suffix.
 
     Names that the pattern, with its groups ``base``, ``id`` and ``suffix``, does not match are left
     out. A folder that is not there holds nothing.
     """
     try:
-        names = storage.list_names(folder)
+        sizes = storage.list_sizes(folder)
     except FileNotFoundError:
         return {}
-    found: dict[tuple[int, str], set[str]] = {}
-    for name in names:
+    found: dict[tuple[int, str], dict[str, int | None]] = {}
+    for name, size in sizes.items():
         parts = pattern.fullmatch(name)
         if parts is not None and int(parts["base"]) <= MAX_OFFSET:
-            found.setdefault((int(parts["base"]), parts["id"]), set()).add(parts["suffix"])
+            found.setdefault((int(parts["base"]), parts["id"]), {})[parts["suffix"]] = size
     return dict(sorted(found.items()))
 
 
@@ -141,9 +143,11 @@ class SegmentFiles(OpeningStorage):
     storage: Storage
     path: str
 
-    def open_input(self, path: str, *, reads_blocks: bool = True) -> LogFile:
+    def open_input(
+        self, path: str, *, reads_blocks: bool = True, size: int | None = None
+    ) -> LogFile:
         """Open a file for reading."""
-        return self.storage.open_input(self._copy(path), reads_blocks=reads_blocks)
+        return self.storage.open_input(self._copy(path), reads_blocks=reads_blocks, size=size)
 
     def size(self, path: str) -> int:
         """Measure a file."""

@@ -27,6 +27,7 @@ from spark_segmentlog.log.tier.remote_segment import (
     IndexKind,
     RemotePiece,
     RemoteSegment,
+    SegmentPlace,
     StoreListing,
     StoreNote,
     TopicIdPartition,
@@ -172,7 +173,7 @@ class RemoteLog:
             listing = self._list(store)
             others = [it for it in listing.whole if it.segment_id not in counting]
             found.extend(listing.notes)
-            found.extend(StoreNote(it.places[0][1], _NOT_COUNTING) for it in others)
+            found.extend(StoreNote(it.places[0].path, _NOT_COUNTING) for it in others)
         return found
 
     def producers_at_end(self) -> list[ProducerState] | None:
@@ -205,7 +206,7 @@ class RemoteLog:
             RemoteSegment(
                 segment_id=it.segment_id,
                 places=tuple(
-                    (
+                    SegmentPlace(
                         number,
                         store.layout.path_of(
                             store.root,
@@ -238,7 +239,7 @@ class RemoteLog:
                     continue
                 before = segments.get(segment.segment_id)
                 places = () if before is None else before.places
-                places += tuple((number, path) for _, path in segment.places)
+                places += tuple(replace(it, store=number) for it in segment.places)
                 segments[segment.segment_id] = replace(segment, places=places)
         ordered = sorted(segments.values(), key=lambda it: it.base_offset)
         if len({it.base_offset for it in ordered}) < len(ordered):

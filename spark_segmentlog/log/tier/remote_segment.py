@@ -8,8 +8,8 @@ that a leader's change took back. What a log is made of are pieces: offsets of a
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
@@ -66,14 +66,33 @@ class Description:
     size_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class SegmentPlace:
+    """Where a segment may lie.
+
+    Attributes
+    ----------
+    store : int
+        Number of a store.
+    path : str
+        In that store, up to the suffixes.
+    sizes : mapping of str to int or None
+        Bytes of its objects by suffix, as far as a listing told.
+    """
+
+    store: int
+    path: str
+    sizes: Mapping[str, int | None] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteSegment:
     """One copied segment; what is not known yet is None.
 
     Attributes
     ----------
-    places : tuple of (int, str)
-        Where it may lie: the number of a store, and the path in it up to the suffixes.
+    places : tuple of SegmentPlace
+        Where it may lie.
     base_offset, end_offset : int
         The end is exclusive.
     max_timestamp_ms : int or None
@@ -84,7 +103,7 @@ class RemoteSegment:
     """
 
     segment_id: str
-    places: tuple[tuple[int, str], ...]
+    places: tuple[SegmentPlace, ...]
     base_offset: int
     end_offset: int | None = None
     leader_epochs: tuple[LeaderEpoch, ...] = ()
@@ -151,7 +170,7 @@ class Layout(Protocol):
     ) -> StoreListing:
         """List the segments of a partition; none where the store does not know it.
 
-        The paths in `RemoteSegment.places` are of store 0.
+        All `RemoteSegment.places` are of store 0.
         """
 
     def path_of(

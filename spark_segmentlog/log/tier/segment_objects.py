@@ -16,6 +16,7 @@ from spark_segmentlog.log.io.reading import LogFile, not_there
 from spark_segmentlog.log.segment import index_trust
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.segment.walk import HeaderWalk
+from spark_segmentlog.log.tier.listed_storage import ListedObjects
 from spark_segmentlog.log.tier.objects import BytesFile, EndOfFile
 from spark_segmentlog.log.tier.remote_segment import (
     IndexKind,
@@ -119,7 +120,11 @@ class SegmentObjects:
         return known[2]
 
     def _places(self, segment: RemoteSegment) -> list[tuple[RemoteStore, str]]:
-        return [(self._source.stores[number], path) for number, path in segment.places]
+        stores = [(it, self._source.stores[it.store]) for it in segment.places]
+        return [
+            (replace(store, storage=ListedObjects(store.storage, place)), place.path)
+            for place, store in stores
+        ]
 
     def _position_of(self, piece: RemotePiece, file: LogFile) -> int:
         """Find where the batch stands that a piece inside of a segment begins with."""

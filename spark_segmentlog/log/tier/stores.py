@@ -10,6 +10,7 @@ from spark_segmentlog.errors import RemoteStorageError
 from spark_segmentlog.log.io.reading import Storage
 from spark_segmentlog.log.io.remote import resolve_storage
 from spark_segmentlog.log.tier.chunked import ChunkedLayout
+from spark_segmentlog.log.tier.listed_storage import ListedFolders
 from spark_segmentlog.log.tier.local_tiered import LocalTieredLayout
 from spark_segmentlog.log.tier.remote_segment import Layout
 
@@ -56,7 +57,7 @@ def open_store(uri: str, layout: str | None = None, filesystem: Any = None) -> R
     """
     storage, path = resolve_storage(uri, filesystem)
     if layout is None:
-        store = find_store(storage, path)
+        store = find_store(ListedFolders(storage), path)
         if store is None:
             raise RemoteStorageError(
                 f"{uri} holds no remote segments of a known layout, {', '.join(layout_names())}; "
@@ -66,18 +67,19 @@ def open_store(uri: str, layout: str | None = None, filesystem: Any = None) -> R
     return RemoteStore(storage, _root(storage, path), layout)
 
 
-def find_store(storage: Storage, path: str) -> RemoteStore | None:
+def find_store(folders: ListedFolders, path: str) -> RemoteStore | None:
     """Look which layout a path is of; None where it is of none."""
-    root = _root(storage, path)
+    root = _root(folders, path)
     for layout in LAYOUTS:
-        if layout.recognises(storage, root):
-            return RemoteStore(storage, root, layout.name)
+        if layout.recognises(folders, root):
+            return RemoteStore(folders.storage, root, layout.name)
     return None
 
 
 def is_store(uri: str) -> bool:
     """Tell whether a path holds remote segments of a known layout."""
-    return find_store(*resolve_storage(uri)) is not None
+    storage, path = resolve_storage(uri)
+    return find_store(ListedFolders(storage), path) is not None
 
 
 def _root(storage: Storage, path: str) -> str:

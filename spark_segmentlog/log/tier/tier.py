@@ -13,6 +13,7 @@ from spark_segmentlog.log.formats.checkpoints import read_leader_epochs, read_pa
 from spark_segmentlog.log.io.reading import Storage
 from spark_segmentlog.log.io.threads import in_parallel
 from spark_segmentlog.log.names import find_topic_partition
+from spark_segmentlog.log.tier.listed_storage import ListedFolders
 from spark_segmentlog.log.tier.remote_log import RemoteLog
 from spark_segmentlog.log.tier.remote_options import NO_REMOTE, RemoteOptions
 from spark_segmentlog.log.tier.remote_segment import TopicIdPartition
@@ -39,7 +40,9 @@ class Tier:
         self._alone: dict[str, RemoteSource] = {}
         self._log_directories: tuple[tuple[Storage, str], ...] = ()
 
-    def find_places(self, storage: Storage, path: str) -> list[FoundPartition]:
+    def find_places(
+        self, storage: Storage, path: str, directories: Sequence[str] | None
+    ) -> list[FoundPartition]:
         """Find the partitions of a store that is read by itself; none where it is no store.
 
         Raises
@@ -48,8 +51,11 @@ class Tier:
             The store has several topics of one name, and nothing says which is meant.
         """
         layout = self._options.layout
+        folders = ListedFolders(storage)
+        if directories is not None:
+            folders.know(path, directories)
         store = (
-            find_store(storage, path)
+            find_store(folders, path)
             if layout is None or self._options.uris
             else open_store(path, layout, getattr(storage, "filesystem", None))
         )
@@ -57,7 +63,7 @@ class Tier:
             return []
         source = self._alone.setdefault(store.root, RemoteSource([store], self._options.keys))
         places = _with_pieces(
-            [_place(store, source, it) for it in store.layout.list_partitions(storage, store.root)]
+            [_place(store, source, it) for it in store.layout.list_partitions(folders, store.root)]
         )
         return self._one_of_each_name(places)
 

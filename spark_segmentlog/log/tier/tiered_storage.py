@@ -83,7 +83,9 @@ class TieredStorage(OpeningStorage):
 
     # What a Storage does
 
-    def open_input(self, path: str, *, reads_blocks: bool = True) -> LogFile:
+    def open_input(
+        self, path: str, *, reads_blocks: bool = True, size: int | None = None
+    ) -> LogFile:
         """Open a file for reading."""
         found = self._find(path)
         if found is None:

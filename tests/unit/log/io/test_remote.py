@@ -9,7 +9,8 @@ from pathlib import Path
 import fsspec
 import numpy as np
 import pytest
-from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+from fsspec.implementations.local import LocalFileSystem as FsspecLocalFileSystem
+from pyarrow.fs import FSSpecHandler, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
 from spark_segmentlog import read_arrow
 from spark_segmentlog.errors import LogPathNotFoundError
@@ -29,10 +30,14 @@ def remote(tmp_path: Path) -> SubTreeFileSystem:
 
 
 def _named(kind: str, path: Path, remote: SubTreeFileSystem, name: str) -> tuple[Storage, str]:
-    return (LOCAL, str(path / name)) if kind == "local" else resolve_storage(name, remote)
+    if kind == "local":
+        return LOCAL, str(path / name)
+    if kind == "fsspec":
+        return resolve_storage(str(path / name), fsspec.filesystem("file"))
+    return resolve_storage(name, remote)
 
 
-@pytest.mark.parametrize("kind", ["local", "remote"])
+@pytest.mark.parametrize("kind", ["local", "remote", "fsspec"])
 def test_reads_at_positions_give_fewer_bytes_only_at_the_end(
     tmp_path: Path, remote: SubTreeFileSystem, kind: str
 ) -> None:
@@ -86,7 +91,8 @@ def test_zeros_to_the_end_are_told_from_data(
 def test_a_missing_file_is_none_or_file_not_found(
     tmp_path: Path, remote: SubTreeFileSystem
 ) -> None:
-    for storage, path in [(LOCAL, str(tmp_path / "x")), resolve_storage("x", remote)]:
+    for kind in ("local", "remote", "fsspec"):
+        storage, path = _named(kind, tmp_path, remote, "x")
         assert storage.read_file(path) is None
         assert storage.read_start(path, 10) is None
         assert not storage.exists(path)
@@ -116,6 +122,45 @@ def test_a_log_is_read_through_another_file_system(
     assert [str(name) for name in names] == ["t-0", "t-1"]
     with pytest.raises(LogPathNotFoundError):
         LogManager.open("nothing", filesystem=remote)
+
+
+@pytest.mark.parametrize("kind", ["local", "remote", "fsspec"])
+def test_folders_are_listed_alike(tmp_path: Path, remote: SubTreeFileSystem, kind: str) -> None:
+    (tmp_path / "top" / "inner").mkdir(parents=True)
+    (tmp_path / "top" / "file").write_bytes(b"abc")
+    storage, path = _named(kind, tmp_path, remote, "top")
+    assert sorted(storage.list_names(path)) == ["file", "inner"]
+    assert storage.list_directories(path) == (["inner"], ["file"])
+    assert storage.list_sizes(path)["file"] == (None if kind == "local" else 3)
+    assert storage.is_directory(f"{path}/inner")
+    assert not storage.is_directory(f"{path}/file")
+    assert storage.exists(f"{path}/file")
+    assert storage.size(f"{path}/file") == 3
+    assert storage.read_file(f"{path}/file") == b"abc"
+    assert storage.read_start(f"{path}/file", 2) == b"ab"
+    with pytest.raises(FileNotFoundError):
+        storage.list_names(f"{path}/nothing")
+
+
+def test_what_fsspec_keeps_of_a_folder_is_listed_again(tmp_path: Path) -> None:
+    asked = []
+
+    class Keeping(FsspecLocalFileSystem):  # type: ignore[misc]
+        cachable = False
+
+        def invalidate_cache(self, path: str | None = None) -> None:
+            asked.append(path)
+
+    storage, path = resolve_storage(str(tmp_path), Keeping())
+    assert storage.list_names(path) == []
+    assert asked == [path]
+
+
+def test_an_fsspec_file_system_within_pyarrow_is_read_as_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"abc")
+    local = fsspec.filesystem("file")
+    wrapped = PyFileSystem(FSSpecHandler(local))
+    assert resolve_storage("x", wrapped) == resolve_storage("x", local)
 
 
 def test_a_scheme_that_nothing_knows_is_our_error() -> None:

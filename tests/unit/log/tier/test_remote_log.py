@@ -74,3 +74,22 @@ def test_a_hole_is_data_loss() -> None:
     with pytest.raises(DataLossError, match=r"\[50, 70\) of topic partition t-0"):
         values(open_log(store))
     assert values(open_log(store), 70) == spans((b"b", 70, 80))
+
+
+@pytest.mark.parametrize("has_copy", [True, False])
+def test_what_went_since_the_listing_is_read_elsewhere_or_lost(has_copy: bool) -> None:
+    store = ObjectStore()
+    add(store, "a", 0, 50, [(0, 0)])
+    add(store, "b", 50, 100, [(0, 0)])
+    add(store, "d", 100, 110, [(0, 0)])
+    manager = LogManager.open(ROOT, filesystem=store.fsspec_filesystem())
+    log = manager.partition_log(TopicPartition("t", 0))
+    assert log.log_end_offset == 110
+    for path in [path for path in store.objects if "050-b" in path]:
+        del store.objects[path]
+    if has_copy:
+        add(store, "c", 50, 100, [(0, 0)])
+        assert values(log) == spans((b"a", 0, 50), (b"c", 50, 100), (b"d", 100, 110))
+    else:
+        with pytest.raises(DataLossError, match=r"\[50, 100\) of topic partition t-0"):
+            values(log)

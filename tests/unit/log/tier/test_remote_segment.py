@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import pickle
 
-from spark_segmentlog.log.tier.remote_segment import Keys, RemotePiece, RemoteSegment, is_uuid
+from spark_segmentlog.log.tier.remote_segment import (
+    Keys,
+    RemotePiece,
+    RemoteSegment,
+    SegmentPlace,
+    is_uuid,
+)
 
-SEGMENT = RemoteSegment(segment_id="A" * 22, places=((0, "t-0/5"),), base_offset=5)
+SEGMENT = RemoteSegment(segment_id="A" * 22, places=(SegmentPlace(0, "t-0/5"),), base_offset=5)
 
 
 def test_ids_are_kafkas() -> None:

@@ -7,7 +7,12 @@ from pathlib import Path
 
 from spark_segmentlog.log.io.reading import LOCAL
 from spark_segmentlog.log.names import TopicPartition
-from spark_segmentlog.log.tier.remote_segment import Keys, RemoteSegment, TopicIdPartition
+from spark_segmentlog.log.tier.remote_segment import (
+    Keys,
+    RemoteSegment,
+    SegmentPlace,
+    TopicIdPartition,
+)
 from spark_segmentlog.log.tier.remote_source import RemoteSource
 from spark_segmentlog.log.tier.stores import RemoteStore
 
@@ -15,7 +20,9 @@ from spark_segmentlog.log.tier.stores import RemoteStore
 def test_a_source_travels_without_what_was_read(tmp_path: Path) -> None:
     stores = [RemoteStore(LOCAL, str(tmp_path), "local")]
     source = RemoteSource(stores, Keys((("pair", "/key"),)), [(LOCAL, str(tmp_path))])
-    source.described["a"] = RemoteSegment(segment_id="a", places=((0, "/a"),), base_offset=0)
+    source.described["a"] = RemoteSegment(
+        segment_id="a", places=(SegmentPlace(0, "/a"),), base_offset=0
+    )
     copy = pickle.loads(pickle.dumps(source))
     assert (copy.stores, copy.keys) == (source.stores, source.keys)
     assert copy.described == {}
