@@ -54,10 +54,10 @@ def create_verb(
     manager = LogManager.open(list(paths))
     rows = (
         {
-            "topic": it.topic,
-            "partition": it.partition,
-            "directory": manager.topic_partitions[it].directory,
+            "topic": topic_partition.topic,
+            "partition": topic_partition.partition,
+            "directory": manager.topic_partitions[topic_partition].directory,
         }
-        for it in manager.partitions_of(topic)
+        for topic_partition in manager.partitions_of(topic)
     )
     print_rows(_COLUMNS, rows, output_format)

@@ -102,8 +102,8 @@ def _decoded(group: BatchGroup) -> pa.Table | None:
     try:
         for batch in decoder.decode(group.buffer, table, file_position=group.file_position):
             found.append(batch)
-            size = sum(it.nbytes for it in found)
-            if size > _MAX_BYTES or sum(it.num_rows for it in found) > _MAX_ROWS:
+            size = sum(batch.nbytes for batch in found)
+            if size > _MAX_BYTES or sum(batch.num_rows for batch in found) > _MAX_ROWS:
                 return None
     except SegmentLogError:
         return None
@@ -318,7 +318,7 @@ def _joined(*parts: _Part) -> ArrowArray:
             merged[-1] += part
         else:
             merged.append(part)
-    scalars = [pa.scalar(it, _BINARY) if isinstance(it, bytes) else it for it in merged]
+    scalars = [pa.scalar(value, _BINARY) if isinstance(value, bytes) else value for value in merged]
     return pc.binary_join_element_wise(*scalars, pa.scalar(b"", _BINARY))
 
 

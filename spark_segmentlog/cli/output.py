@@ -146,7 +146,8 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        it if it.isprintable() else it.encode("unicode_escape").decode("ascii") for it in text
+        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+        for character in text
     )
 
 

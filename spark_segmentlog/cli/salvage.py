@@ -77,8 +77,8 @@ def _row(partition: SalvagedPartition) -> dict[str, Any]:
         "lastStableOffset": partition.last_stable_offset,
         "logEndOffset": partition.log_end_offset,
         "lost": [
-            {"startOffset": it.start_offset, "endOffset": it.end_offset, "detail": it.detail}
-            for it in partition.lost
+            {"startOffset": lost.start_offset, "endOffset": lost.end_offset, "detail": lost.detail}
+            for lost in partition.lost
         ],
         "sources": list(partition.sources),
         "directory": partition.directory,

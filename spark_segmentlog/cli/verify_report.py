@@ -134,7 +134,7 @@ def _findings_table(findings: Sequence[Finding]) -> str:
     if not findings:
         return "<p>None.</p>\n"
     headings = ("level", "code", "partition", "place", "offsets", "what", "what mends it")
-    lines = [f"<table><tr>{''.join(f'<th>{it}</th>' for it in headings)}</tr>\n"]
+    lines = [f"<table><tr>{''.join(f'<th>{heading}</th>' for heading in headings)}</tr>\n"]
     for finding in findings:
         place = finding.path if finding.position < 0 else f"{finding.path} at {finding.position}"
         what = f"{finding.detail}; {finding.broker}" if finding.broker else finding.detail

@@ -59,11 +59,11 @@ def bounds_of_filters(
         The bounds, and the filters that Spark must still apply.
     """
     bounds, left = EVERYTHING, []
-    for it in filters:
-        narrowed, is_exact = _bounds_of(it)
+    for predicate in filters:
+        narrowed, is_exact = _bounds_of(predicate)
         bounds = bounds.intersect(narrowed)
         if not is_exact:
-            left.append(it)
+            left.append(predicate)
     return bounds, left
 
 

@@ -163,10 +163,9 @@ class SegmentLogStreamWriter(DataSourceStreamWriter):
         """Make the rows of all tasks part of the log, on the driver; a replay adds nothing."""
         options = self._plan.options
         own = _own(messages, StreamMessage)
-        if {it.batch_id for it in own} != {batchId}:
-            raise StagingError(
-                f"micro-batch {batchId} has reports of {sorted({it.batch_id for it in own})}"
-            )
+        reported = {message.batch_id for message in own}
+        if reported != {batchId}:
+            raise StagingError(f"micro-batch {batchId} has reports of {sorted(reported)}")
         _commit(
             CommitRequest(
                 layout=self._plan.layout,
@@ -183,7 +182,7 @@ class SegmentLogStreamWriter(DataSourceStreamWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Remove what tasks have staged, as far as they could say, on the driver."""
-        write_ids = [it.write_id for it in messages if isinstance(it, StreamMessage)]
+        write_ids = [message.write_id for message in messages if isinstance(message, StreamMessage)]
         discard_write(self._plan.layout.log_directories, write_ids)
 
 
@@ -208,7 +207,7 @@ def plan_write(options: WriteOptions, schema: StructType, *, may_grow: bool = Fa
         states = {path: LogDirectoryState.read(path) for path in layout.log_directories}
     for topic in _named_topics(options):
         layout.check_topic(topic)
-        named = [TopicPartition(topic, it) for it in layout.partitions.get(topic, ())]
+        named = [TopicPartition(topic, number) for number in layout.partitions.get(topic, ())]
         check_write(layout, named, states, with_segments=False)
     return WritePlan(options=options, columns=columns, layout=layout)
 
@@ -272,7 +271,12 @@ def _commit(request: CommitRequest, options: WriteOptions) -> None:
     if result.is_skipped:
         _log.info("version %s of %s is there already", request.version, request.application)
         return
-    for it in result.offset_ranges:
-        _log.info("committed %s [%d, %d)", it.topic_partition, it.start_offset, it.end_offset)
-    written = {it.topic_partition.topic for it in result.offset_ranges}
+    for offset_range in result.offset_ranges:
+        _log.info(
+            "committed %s [%d, %d)",
+            offset_range.topic_partition,
+            offset_range.start_offset,
+            offset_range.end_offset,
+        )
+    written = {offset_range.topic_partition.topic for offset_range in result.offset_ranges}
     clean_up(request.layout.log_directories, sorted({*written, *request.topics}), options)

@@ -54,14 +54,14 @@ def commit_figures(settings: Settings) -> Iterator[Figure]:
     rounds = [
         _ManyPartitions.measure(settings, settings.sized(PARTITIONS_COUNT)) for _ in range(ROUNDS)
     ]
-    committed = min(it.committed for it in rounds)
-    created = min(it.created for it in rounds)
+    committed = min(round.committed for round in rounds)
+    created = min(round.created for round in rounds)
     yield Figure(
         name="commit_against_creation",
         value=committed / created,
         detail=f"{committed:.2f} s against {created:.2f} s",
     )
-    many = min(rounds, key=lambda it: it.busy_each)
+    many = min(rounds, key=lambda round: round.busy_each)
     yield Figure(
         name="commit_linear",
         value=many.busy_each / few.busy_each,
@@ -129,7 +129,7 @@ def _staged_for_many(folder: str, partitions_count: int) -> CommitRequest:
     write_id = new_write_id()
     writer = _staging_writer(write_id, 0, SegmentConfig())
     named = [TopicPartition("bench", number) for number in range(partitions_count)]
-    slots = [writer.index_of(it, layout.directory_of(it)) for it in named]
+    slots = [writer.index_of(name, layout.directory_of(name)) for name in named]
     rows = _rows(partitions_count * ROWS_A_PARTITION)
     writer.write(rows, np.repeat(np.array(slots, np.int64), ROWS_A_PARTITION))
     return CommitRequest(layout=layout, staged=(writer.finish(),), write_ids=(write_id,))
@@ -137,7 +137,7 @@ def _staged_for_many(folder: str, partitions_count: int) -> CommitRequest:
 
 def _create(folder: str, contents: Sequence[tuple[str, str, bytes]]) -> None:
     """Create files, a folder after the other, with the syncs of a commit."""
-    for name, group in groupby(contents, key=lambda it: it[0]):
+    for name, group in groupby(contents, key=lambda content: content[0]):
         directory = os.path.join(folder, name)
         os.mkdir(directory)
         for _, file_name, data in group:

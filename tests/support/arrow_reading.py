@@ -29,7 +29,7 @@ def offsets(path: Path | list[Path], **options: Any) -> list[int]:
 
 def places(path: Path | list[Path], **options: Any) -> list[tuple[str, int, int]]:
     table = read_arrow(path, columns=["topic", "partition", "offset"], **options).read_all()
-    return [(it["topic"], it["partition"], it["offset"]) for it in table.to_pylist()]
+    return [(row["topic"], row["partition"], row["offset"]) for row in table.to_pylist()]
 
 
 def splits_of(path: Path, bounds: RowBounds | None = None, **options: str) -> list[Split]:

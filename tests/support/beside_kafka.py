@@ -70,7 +70,9 @@ def refusal_of(spark: SparkSession, error: Exception) -> Refusal:
     jvm: Any = spark.sparkContext._jvm
     throwable = jvm.java.lang.Class.forName("org.apache.spark.SparkThrowable")
     conditions = [cause.getCondition() for cause in _causes(error) if throwable.isInstance(cause)]
-    return Refusal(next((it for it in reversed(conditions) if it), None), str(error))
+    return Refusal(
+        next((condition for condition in reversed(conditions) if condition), None), str(error)
+    )
 
 
 def _causes(error: Any) -> Iterable[Any]:

@@ -39,7 +39,9 @@ _PLACE: Final = re.compile(
 
 def fields_table(fields: Iterable[pa.Field]) -> str:
     """Write a table of columns and their types."""
-    return _table(("column", "type"), ((f"`{it.name}`", _type_name(it.type)) for it in fields))
+    return _table(
+        ("column", "type"), ((f"`{field.name}`", _type_name(field.type)) for field in fields)
+    )
 
 
 def columns_table() -> str:
@@ -114,13 +116,16 @@ def verb_table(verb: Verb) -> str:
     options = [option for option in verb.command.params if isinstance(option, click.Option)]
     return _table(
         ("option", "default", "meaning"),
-        ((f"`{_usage(it)}`", _default(it), str(it.help).replace("|", "\\|")) for it in options),
+        (
+            (f"`{_usage(option)}`", _default(option), str(option.help).replace("|", "\\|"))
+            for option in options
+        ),
     )
 
 
 def json_fields(columns: Sequence[Column]) -> str:
     """Write the names of the fields of a verb's objects."""
-    return f"Fields with `--format json`: {', '.join(f'`{it.field}`' for it in columns)}.\n"
+    return f"Fields with `--format json`: {', '.join(f'`{column.field}`' for column in columns)}.\n"
 
 
 TABLES: Final[dict[str, Callable[[], str]]] = {
@@ -184,7 +189,9 @@ def _usage(option: click.Option) -> str:
     if option.is_flag:
         return name
     if isinstance(option.type, click.Choice):
-        return f"{name} {'|'.join(str(it) for it in option.type.choices)}".replace("|", "\\|")
+        return f"{name} {'|'.join(str(choice) for choice in option.type.choices)}".replace(
+            "|", "\\|"
+        )
     return f"{name} {option.metavar or 'N'}"
 
 

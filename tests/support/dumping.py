@@ -37,4 +37,4 @@ def timed(count: int) -> list[bytes]:
 
 
 def offsets_of(*arguments: object) -> list[int]:
-    return [it["offset"] for it in of_type(objects("dump", *arguments), "record")]
+    return [entry["offset"] for entry in of_type(objects("dump", *arguments), "record")]

@@ -84,7 +84,7 @@ class Truth:
                     bad.append((before + 1 if is_wrapper else int(table.base_offset[row]), last))
                 before = last
         rows = self.rows[isolation_level]
-        return [it for it in rows if not any(low <= it[0] <= high for low, high in bad)]
+        return [row for row in rows if not any(low <= row[0] <= high for low, high in bad)]
 
     def undecided(self, fault: Fault) -> tuple[set[int], int, int]:
         """Tell whose transactions end in what a fault touches.
@@ -126,7 +126,9 @@ class Truth:
                 else:
                     waiting.pop(producer_id, None)
                     lost.pop(producer_id, None)
-        held_from = min((it[0] for it in lost.values() if it), default=1 << 62)
+        held_from = min(
+            (lost_range[0] for lost_range in lost.values() if lost_range), default=1 << 62
+        )
         return offsets, held_from, min(touched.values(), default=1 << 62)
 
 
@@ -145,7 +147,7 @@ def learn(original: Original, directory: Path) -> Truth:
 @cache
 def _directory_findings(broker: Path) -> Counter[str]:
     """Verify the log directories of a broker as they are."""
-    return _findings(sorted(it for it in broker.iterdir() if it.is_dir()), deep=False)
+    return _findings(sorted(path for path in broker.iterdir() if path.is_dir()), deep=False)
 
 
 def _findings(log_directories: list[Path], *, deep: bool = True) -> Counter[str]:
@@ -226,20 +228,22 @@ def _compare(
 ) -> Iterator[str]:
     """Compare rows with those that a fault leaves, and make sure that others are told of."""
     known, good = set(truth.rows[level]), truth.untouched(fault, level)
-    offsets = [it[0] for it in reading.rows]
+    offsets = [row[0] for row in reading.rows]
     if offsets != sorted(set(offsets)):
         yield f"{promise}: {level} offsets are given twice or do not ascend"
     if level == "read_committed":
         undecided, held_from, freed_from = truth.undecided(fault)
         known |= {
-            it for it in truth.rows["read_uncommitted"] if it[0] in undecided or it[0] >= freed_from
+            row
+            for row in truth.rows["read_uncommitted"]
+            if row[0] in undecided or row[0] >= freed_from
         }
-        good = [it for it in good if it[0] not in undecided and it[0] < held_from]
-    others = [it[0] for it in reading.rows if it not in known]
+        good = [row for row in good if row[0] not in undecided and row[0] < held_from]
+    others = [row[0] for row in reading.rows if row not in known]
     if others:
         yield f"{promise}: {level} rows that the log has not, offsets {_shown(others)}"
     given = set(reading.rows)
-    lacking = [it[0] for it in good if it not in given]
+    lacking = [row[0] for row in good if row not in given]
     if lacking:
         yield f"{promise}: {level} good rows are missing, offsets {_shown(lacking)}"
     if reading.rows != truth.rows[level] and not reading.tells:
@@ -262,8 +266,8 @@ def _judge_verification(truth: Truth, fault: Fault, copies: list[Path]) -> Itera
 
 
 def _difference(rows: list[Row], expected: list[Row]) -> str:
-    lacking = [it[0] for it in expected if it not in set(rows)]
-    added = [it[0] for it in rows if it not in set(expected)]
+    lacking = [record[0] for record in expected if record not in set(rows)]
+    added = [row[0] for row in rows if row not in set(expected)]
     return f"rows lacking {_shown(lacking)}, added {_shown(added)}"
 
 
@@ -388,8 +392,8 @@ def _of_snapshot(original: Original, path: str, content: bytes) -> str:
     after = parse_producer_snapshot(content)
     if before is None or after is None:
         return ""
-    kept = [it for it in before if it in after]
-    is_idle = all(not it.is_in_transaction for it in before if it not in after)
+    kept = [record for record in before if record in after]
+    is_idle = all(not record.is_in_transaction for record in before if record not in after)
     is_part = len(kept) == len(after) and is_idle
     return "a broker forgets producers that are silent for long" if is_part else ""
 
@@ -399,18 +403,18 @@ def _of_leader_epochs(original: Original, path: str, content: bytes) -> str:
     if entries is None:
         return ""
     batches = _epochs(original)
-    starts = [it.start_offset for it in entries]
+    starts = [entry.start_offset for entry in entries]
     if not entries:
         return "" if batches else _ONLY_HERE
     is_ascending = starts == sorted(starts) and min(starts[0], entries[0].epoch) >= 0
     if not is_ascending or (original.is_clean and starts[-1] > original.end_offset):
         return ""
     for first, last, epoch in batches:
-        covering = [it for it in entries if it.start_offset <= first]
+        covering = [entry for entry in entries if entry.start_offset <= first]
         is_newer = not original.is_clean and last >= original.recovery_point
         if covering and covering[-1].epoch != epoch and not is_newer:
             return ""
-        if any(first < it.start_offset <= last for it in entries[1:]):
+        if any(first < entry.start_offset <= last for entry in entries[1:]):
             return ""
     return _ONLY_HERE
 

@@ -15,7 +15,8 @@ from spark_segmentlog.log.directory.journal import Journal, journal_path
 def to_first_format(directories: Sequence[str], *, visible: bool = False) -> None:
     """Put journals as the first format had them in the place of those that are there."""
     journals = [
-        Journal.from_bytes(Path(journal_path(it)).read_bytes(), it, source=it) for it in directories
+        Journal.from_bytes(Path(journal_path(directory)).read_bytes(), directory, source=directory)
+        for directory in directories
     ]
     staged = sorted({path for journal in journals for path in journal.staged_paths})
     deciding = journals[0]
@@ -27,9 +28,9 @@ def to_first_format(directories: Sequence[str], *, visible: bool = False) -> Non
         "version": deciding.version,
         "index_interval_bytes": deciding.index_interval_bytes,
         "clean_shutdown_marks": {
-            it.log_directory: it.clean_shutdown_mark
-            and base64.b64encode(it.clean_shutdown_mark).decode()
-            for it in journals
+            journal.log_directory: journal.clean_shutdown_mark
+            and base64.b64encode(journal.clean_shutdown_mark).decode()
+            for journal in journals
         },
         "staged_paths": staged,
         "partitions": [
@@ -39,7 +40,9 @@ def to_first_format(directories: Sequence[str], *, visible: bool = False) -> Non
         ],
     }
     for partition, plan in zip(
-        fields["partitions"], [plan for it in journals for plan in it.partitions], strict=True
+        fields["partitions"],
+        [plan for journal in journals for plan in journal.partitions],
+        strict=True,
     ):
         for step, planned in zip(partition["steps"], plan.steps, strict=True):
             step[1] = staged.index(planned.staged_path)

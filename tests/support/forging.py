@@ -41,8 +41,8 @@ def permissive(path: Path, **options: Any) -> tuple[list[int], list[dict[str, ob
         path, columns=columns, mode="PERMISSIVE", fail_on_data_loss=False, **options
     ).read_all()
     rows = table.to_pylist()
-    bad = [it["_corrupt_record"] for it in rows if it["_corrupt_record"] is not None]
-    return [it["offset"] for it in rows if it["offset"] is not None], bad
+    bad = [row["_corrupt_record"] for row in rows if row["_corrupt_record"] is not None]
+    return [row["offset"] for row in rows if row["offset"] is not None], bad
 
 
 def findings(path: Path) -> list[Finding]:

@@ -65,25 +65,25 @@ class ObjectStore(FileSystemHandler):  # type: ignore[misc]
         if path in self.objects:
             return FileInfo(path, FileType.File, size=len(self.objects[path]))
         prefix = path.rstrip("/") + "/"
-        is_folder = any(it.startswith(prefix) for it in self.objects)
+        is_folder = any(row.startswith(prefix) for row in self.objects)
         return FileInfo(path, FileType.Directory if is_folder else FileType.NotFound)
 
     def get_file_info_selector(self, selector: FileSelector) -> list[FileInfo]:
         prefix = selector.base_dir.rstrip("/") + "/"
         start = len(prefix)
         names = {
-            it[: it.find("/", start)] if it.find("/", start) > 0 else it
-            for it in self.objects
-            if it.startswith(prefix)
+            row[: row.find("/", start)] if row.find("/", start) > 0 else row
+            for row in self.objects
+            if row.startswith(prefix)
         }
         self.requests["list"] += max(-(-len(names) // PAGE), 1)
         if not names:
             raise FileNotFoundError(selector.base_dir)
         return [
-            FileInfo(it, FileType.File, size=len(self.objects[it]))
-            if it in self.objects
-            else FileInfo(it, FileType.Directory)
-            for it in names
+            FileInfo(name, FileType.File, size=len(self.objects[name]))
+            if name in self.objects
+            else FileInfo(name, FileType.Directory)
+            for name in names
         ]
 
     def open_input_file(self, path: str) -> Any:

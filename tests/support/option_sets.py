@@ -60,7 +60,7 @@ def option_sets(seed: int, count: int) -> list[Choices]:
     chosen = []
     for _ in range(count):
         candidates = [_candidate(draw, uncovered) for _ in range(_CANDIDATES)]
-        best = max(candidates, key=lambda it: len(uncovered & pairs_of(it)))
+        best = max(candidates, key=lambda candidate: len(uncovered & pairs_of(candidate)))
         uncovered -= pairs_of(best)
         chosen.append(best)
     return chosen
@@ -121,7 +121,7 @@ class PartitionFacts:
         """Give a time: before all records, between two, of one of them, after all."""
         times = sorted(set(self.timestamps_ms))
         middle = times[len(times) // 2]
-        gap = next(it + 1 for it in times[len(times) // 3 :] if it + 1 not in times)
+        gap = next(time + 1 for time in times[len(times) // 3 :] if time + 1 not in times)
         return {"before": times[0] - 1, "between": gap, "on": middle, "after": times[-1] + 1}[
             moment
         ]

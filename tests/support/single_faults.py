@@ -189,7 +189,7 @@ class Original:
     @property
     def end_offset(self) -> int:
         """Offset behind the last batch."""
-        return max(int(it.last_offset[-1]) + 1 for it in self.tables.values() if len(it))
+        return max(int(table.last_offset[-1]) + 1 for table in self.tables.values() if len(table))
 
     @property
     def ends(self) -> dict[str, int]:
@@ -209,12 +209,15 @@ class Original:
     @property
     def has_metadata(self) -> bool:
         """Whether the cluster's metadata log is in one of the broker's directories."""
-        return any((it / "__cluster_metadata-0").exists() for it in self.log_directories)
+        return any(
+            (log_directory / "__cluster_metadata-0").exists()
+            for log_directory in self.log_directories
+        )
 
     def end_of_segment(self, path: str) -> int:
         """Give the offset at which the next segment starts, or the log ends."""
-        bases = [int(Path(it).stem) for it in self.logs]
-        return min((it for it in bases if it > int(Path(path).stem)), default=self.end_offset)
+        bases = [int(Path(log).stem) for log in self.logs]
+        return min((base for base in bases if base > int(Path(path).stem)), default=self.end_offset)
 
     @property
     def logs(self) -> list[str]:
@@ -233,7 +236,7 @@ class Original:
     @property
     def log_directories(self) -> list[Path]:
         """All log directories of the broker."""
-        return sorted(it for it in self.log_directory.parent.iterdir() if it.is_dir())
+        return sorted(path for path in self.log_directory.parent.iterdir() if path.is_dir())
 
     def copy(self, target: Path, *, whole: bool = False) -> list[Path]:
         """Make a copy, as hard links, of the partition and the files at the top of its directory.
@@ -305,7 +308,7 @@ class FaultSource:
                 yield original, fault
 
     def _batch(self, original: Original) -> tuple[str, HeaderTable, int]:
-        path = self._chance.choice([it for it in original.logs if len(original.tables[it])])
+        path = self._chance.choice([log for log in original.logs if len(original.tables[log])])
         table = original.tables[path]
         return path, table, self._chance.randrange(len(table))
 
@@ -388,7 +391,7 @@ class FaultSource:
         return self._zeros(f"zero {kind}", path, 0, WHOLE)
 
     def _replace(self, original: Original, path: str, kind: str) -> Fault | None:
-        peers = [] if kind in TOP_FILES else [it for it in original.files(kind) if it != path]
+        peers = [] if kind in TOP_FILES else [file for file in original.files(kind) if file != path]
         donor = self._chance.choice(self._originals)
         if kind in TOP_FILES:
             return self._of_choice(path, kind, peers, donor.log_directory / path)

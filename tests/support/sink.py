@@ -150,7 +150,7 @@ class Sink:
         return [row[name] for row in self.read(name, **options)]
 
     def staged(self) -> list[str]:
-        return [path for it in self.directories for path, _ in list_staged(str(it))]
+        return [path for directory in self.directories for path, _ in list_staged(str(directory))]
 
     def contents(self) -> dict[str, bytes]:
         """Give every file but the locks, by its path."""
@@ -165,7 +165,10 @@ class Sink:
         given = {name.lower().replace("_", "."): str(value) for name, value in options.items()}
         if len(self.directories) == 1:
             return {"path": str(self.path), **given}
-        return {"paths": str([str(it) for it in self.directories]).replace("'", '"'), **given}
+        return {
+            "paths": str([str(directory) for directory in self.directories]).replace("'", '"'),
+            **given,
+        }
 
 
 def travelled(value: Any) -> Any:

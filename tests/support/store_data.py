@@ -45,7 +45,10 @@ class Store:
     def keys(self) -> dict[str, str]:
         """Private keys by the ids of their pairs."""
         pairs = self.folder / "TEST-KEYS"
-        return {it.name.removesuffix(".private.pem"): str(it) for it in pairs.glob("*.private.pem")}
+        return {
+            path.name.removesuffix(".private.pem"): str(path)
+            for path in pairs.glob("*.private.pem")
+        }
 
     @property
     def key_files(self) -> Keys:
@@ -113,7 +116,7 @@ def _values(row: dict[str, Any]) -> tuple[Any, ...]:
         row["timestampType"],
         row["key"],
         row["value"],
-        headers and [(it["key"], it["value"]) for it in headers],
+        headers and [(header["key"], header["value"]) for header in headers],
     )
 
 

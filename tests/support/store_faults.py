@@ -56,8 +56,8 @@ class FaultyStores:
         is_alone = chance.random() < 0.4
         level = chance.choice(ISOLATION_LEVELS)
         paths = _objects(store, is_alone=is_alone)
-        kind_of_file = chance.choice(sorted({it.suffix for it in paths}))
-        path = chance.choice([it for it in paths if it.suffix == kind_of_file])
+        kind_of_file = chance.choice(sorted({path.suffix for path in paths}))
+        path = chance.choice([path for path in paths if path.suffix == kind_of_file])
         kinds = [flip, cut, zero, overwrite, lengthen, exchange]
         # Without metadata an object that is not there was never uploaded, or is deleted.
         kinds += [] if is_alone else [remove]
@@ -114,7 +114,7 @@ def _small_copy(store: Store, target: Path) -> Store:
 
 
 def _objects(store: Store, *, is_alone: bool) -> list[Path]:
-    remote = [it for it in sorted(Path(store.remote).rglob("*")) if it.is_file()]
+    remote = [path for path in sorted(Path(store.remote).rglob("*")) if path.is_file()]
     if is_alone:
         return remote
     metadata = sorted(Path(store.log_directory).glob("__remote_log_metadata-*/*.log"))

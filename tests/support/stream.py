@@ -88,7 +88,7 @@ class Stream:
         **options: Any,
     ) -> None:
         paths = path if isinstance(path, list) else [path]
-        given = {"paths": str([str(it) for it in paths]).replace("'", '"')}
+        given = {"paths": str([str(path) for path in paths]).replace("'", '"')}
         given |= {name: str(value) for name, value in options.items()}
         parsed = parse_read_options(given, streaming=True)
         request = ReadRequest(options=parsed, shape=shape_rows(default_schema(parsed), parsed))

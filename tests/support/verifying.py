@@ -18,7 +18,11 @@ def build(path: Path, *segments: SegmentSpec, recovery_point: int = 0) -> Path:
 
 
 def found(path: Path) -> list[Finding]:
-    return [it for it in verify(str(path), deep=True) if it.kind is not FindingKind.MISSING_INDEX]
+    return [
+        finding
+        for finding in verify(str(path), deep=True)
+        if finding.kind is not FindingKind.MISSING_INDEX
+    ]
 
 
 def change(path: Path, position: int, data: bytes) -> None:

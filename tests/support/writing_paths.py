@@ -209,11 +209,11 @@ def check_indexes(root: Path) -> None:
 def rows_from(offset: int, count: int) -> pa.RecordBatch:
     """Make rows that are told by their offset, every fifth with a key of its own."""
     offsets = np.arange(offset, offset + count)
-    keys = [f"own{it}" if it % 5 == 0 else f"k{it % 3}" for it in offsets]
+    keys = [f"own{offset}" if offset % 5 == 0 else f"k{offset % 3}" for offset in offsets]
     return pa.record_batch(
         {
             "key": pa.array([key.encode() for key in keys], pa.binary()),
-            "value": pa.array([f"{it}/".encode() * 8 for it in offsets], pa.binary()),
+            "value": pa.array([f"{offset}/".encode() * 8 for offset in offsets], pa.binary()),
             "timestamp": pa.array(START_MS + offsets * 17 + offsets * 7 % 50),
         }
     )

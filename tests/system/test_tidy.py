@@ -6,6 +6,7 @@ import ast
 import configparser
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.support.project import PROJECT
@@ -79,11 +80,30 @@ def test_every_module_is_in_a_layer() -> None:
     assert names == layered.keys()
 
 
+def loop_names(tree: ast.AST) -> Iterator[ast.Name | ast.arg]:
+    """Give the names of a loop's, a comprehension's or a lambda's things."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For | ast.comprehension):
+            yield from (name for name in ast.walk(node.target) if isinstance(name, ast.Name))
+        if isinstance(node, ast.Lambda):
+            yield from node.args.args
+
+
+def test_a_loops_thing_has_a_name_of_its_own() -> None:
+    for module in MODULES:
+        names = loop_names(ast.parse((PACKAGE / module).read_text()))
+        assert "it" not in {
+            node.id if isinstance(node, ast.Name) else node.arg for node in names
+        }, module
+
+
 def test_nothing_is_left_for_later_and_no_text_knows_a_machine() -> None:
     texts = [
         PROJECT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile")
     ]
     for folder in ("spark_segmentlog", "tests", "examples", "docs", "conf"):
-        texts += [it for it in (PROJECT / folder).rglob("*") if it.suffix in (".py", ".md", ".ini")]
+        texts += [
+            path for path in (PROJECT / folder).rglob("*") if path.suffix in (".py", ".md", ".ini")
+        ]
     for path in texts:
         assert FORBIDDEN.findall(path.read_text()) == [], path

@@ -166,7 +166,9 @@ class _Image:
             self._configure(fields)
         elif name == "RemoveTopicRecord":
             del self._topics[fields["topicId"]]
-            self._ids = {topic: it for topic, it in self._ids.items() if it in self._topics}
+            self._ids = {
+                topic: topic_id for topic, topic_id in self._ids.items() if topic_id in self._topics
+            }
         elif fields.get("replicas") is not None:
             topic = self._topics[fields["topicId"]]
             topic.replicas[fields["partitionId"]] = tuple(fields["replicas"])
@@ -249,7 +251,7 @@ def _values(directory: str) -> Iterator[tuple[str, bytes]]:
     snapshots = list_snapshots(LOCAL, directory)[-1:]
     for snapshot in snapshots:
         yield from _file_values(snapshot, 0)
-    start_offset = max((it.snapshot_end_offset for it in snapshots), default=0)
+    start_offset = max((snapshot.snapshot_end_offset for snapshot in snapshots), default=0)
     for base_offset in list_partition(LOCAL, directory).base_offsets.tolist():
         segment = Segment(
             topic_partition=METADATA_PARTITION,

@@ -102,8 +102,8 @@ def _segment_from_fields(found: dict[str, Any]) -> SegmentPlan:
         bytes_after=checked_integer(found["bytes_after"], most=2 * MAX_SEGMENT_BYTES),
         indexed=SegmentEnd(
             **{
-                it.name: checked_integer(indexed[it.name], least=-(2**63))
-                for it in fields(SegmentEnd)
+                field.name: checked_integer(indexed[field.name], least=-(2**63))
+                for field in fields(SegmentEnd)
             }
         ),
     )

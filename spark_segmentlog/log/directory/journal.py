@@ -114,7 +114,7 @@ class Journal:
 
     def names(self, log_directory: str) -> bool:
         """Tell whether a directory takes part in this commit, from where this one stands."""
-        return any(self.path_of(it) == log_directory for it in self.participants)
+        return any(self.path_of(participant) == log_directory for participant in self.participants)
 
     def in_phase(self, phase: CommitPhase) -> Journal:
         """Give the same journal in another phase."""
@@ -129,7 +129,10 @@ class Journal:
                 "write_id": self.write_id,
                 "phase": self.phase,
                 "inode": self.inode,
-                "participants": [[it.directory_id, it.relative_path] for it in self.participants],
+                "participants": [
+                    [participant.directory_id, participant.relative_path]
+                    for participant in self.participants
+                ],
                 "application": self.application,
                 "version": self.version,
                 "index_interval_bytes": self.index_interval_bytes,

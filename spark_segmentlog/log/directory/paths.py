@@ -266,7 +266,9 @@ class PathResolver:
     def _resolve_file(self, storage: Storage, path: str, *, is_named: bool) -> None:
         real_path = storage.real_path(path)
         directory, _, name = real_path.rpartition("/")
-        suffix = next((it for it in _FILE_SUFFIXES[1:] if name.endswith(it)), "")
+        suffix = next(
+            (file_suffix for file_suffix in _FILE_SUFFIXES[1:] if name.endswith(file_suffix)), ""
+        )
         base_offset = find_base_offset(name, LOG_SUFFIX + suffix)
         if base_offset is None:
             raise NotALogDirectoryError(
@@ -322,7 +324,7 @@ def expand(storage: Storage, path: str) -> list[str]:
             earlier, matches = matches, sorted(storage.glob(path))
             if matches == earlier:
                 break
-    found = [it for it in matches if not _is_met_by_chance(it, path)]
+    found = [match for match in matches if not _is_met_by_chance(match, path)]
     if not found:
         raise LogPathNotFoundError(f"{path} matches nothing")
     return found

@@ -267,7 +267,9 @@ def _parse_properties(text: str) -> dict[str, str]:
 
 
 def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(lambda it: it[1] if len(it[1]) == 1 else chr(int(it[1][1:], 16)), text)
+    return _ESCAPE.sub(
+        lambda escape: escape[1] if len(escape[1]) == 1 else chr(int(escape[1][1:], 16)), text
+    )
 
 
 def _is_topic_id(text: str) -> bool:

@@ -55,8 +55,14 @@ def parse_transaction_index(data: bytes) -> list[AbortedTransaction]:
 def format_transaction_index(transactions: Sequence[AbortedTransaction]) -> bytes:
     """Write the entries of a `.txnindex`."""
     rows = [
-        (VERSION, it.producer_id, it.first_offset, it.last_offset, it.last_stable_offset)
-        for it in transactions
+        (
+            VERSION,
+            transaction.producer_id,
+            transaction.first_offset,
+            transaction.last_offset,
+            transaction.last_stable_offset,
+        )
+        for transaction in transactions
     ]
     return np.array(rows, ENTRY).tobytes()
 
@@ -74,15 +80,23 @@ class AbortedTransactions:
 
     def __init__(self, transactions: tuple[AbortedTransaction, ...] = ()) -> None:
         self.transactions = tuple(
-            sorted(transactions, key=lambda it: (it.producer_id, it.first_offset))
+            sorted(
+                transactions,
+                key=lambda transaction: (transaction.producer_id, transaction.first_offset),
+            )
         )
-        producer_ids = np.array([it.producer_id for it in self.transactions], np.int64)
-        first_offsets = np.array([it.first_offset for it in self.transactions], np.int64)
+        producer_ids = np.array(
+            [transaction.producer_id for transaction in self.transactions], np.int64
+        )
+        first_offsets = np.array(
+            [transaction.first_offset for transaction in self.transactions], np.int64
+        )
         self._producer_ids = np.unique(producer_ids)
         self._first_offsets = np.unique(first_offsets)
         self._keys = self._key(producer_ids, first_offsets)
         self._last_offsets = _running_maxima(
-            producer_ids, np.array([it.last_offset for it in self.transactions], np.int64)
+            producer_ids,
+            np.array([transaction.last_offset for transaction in self.transactions], np.int64),
         )
 
     def __len__(self) -> int:

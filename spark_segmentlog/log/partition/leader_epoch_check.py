@@ -135,14 +135,14 @@ def _checkpoint_fault(
     for entry, end in zip(entries, [*starts[1:], MAX_OFFSET], strict=True):
         name = f"leader epoch {entry.epoch} from offset {entry.start_offset} on"
         among = [
-            it for it in runs if it.first_offset < end and entry.start_offset <= it.last_offset
+            run for run in runs if run.first_offset < end and entry.start_offset <= run.last_offset
         ]
-        if entry is not entries[0] and any(it.first_offset < entry.start_offset for it in among):
+        if entry is not entries[0] and any(run.first_offset < entry.start_offset for run in among):
             run = among[0]
             return f"{name} begins among batches of epoch {run.epoch}, one of {run.path} perhaps"
         # A checkpoint that was lost begins again, and one may lack what came before a crash.
         newest = among and end == MAX_OFFSET and _may_be_newer(log, among[-1])
-        if among and all(it.epoch != entry.epoch for it in among) and not newest:
+        if among and all(run.epoch != entry.epoch for run in among) and not newest:
             return f"{name}, the batches have epoch {among[0].epoch}"
     return ""
 

@@ -345,7 +345,7 @@ class ListedLog:
         states = tier.remote.producers_at_end()
         if states is None:
             return self.first_offset
-        begun = [it.current_txn_first_offset for it in states if it.is_in_transaction]
+        begun = [state.current_txn_first_offset for state in states if state.is_in_transaction]
         return max(min(begun, default=self.log_end_offset), self.first_offset)
 
     def remote_notes(self) -> list[StoreNote]:
@@ -356,8 +356,8 @@ class ListedLog:
         """Give the largest timestamps of segments, in ms; None each where a file has to tell."""
         if self._tier is None:
             return [None] * len(base_offsets)
-        pieces = [self._tier.find_piece(it) for it in base_offsets.tolist()]
-        return [None if it is None else it.segment.max_timestamp_ms for it in pieces]
+        pieces = [self._tier.find_piece(base_offset) for base_offset in base_offsets.tolist()]
+        return [None if piece is None else piece.segment.max_timestamp_ms for piece in pieces]
 
     def stable_offset_of(self, first_open_offset: int | None) -> int:
         """Give the last stable offset where the oldest open transaction begins at an offset."""

@@ -153,7 +153,11 @@ class LogManager:
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
         """Partitions of a topic, sorted; none for a topic that is not there."""
-        return [it for it in self.topic_partitions if it.topic == topic]
+        return [
+            topic_partition
+            for topic_partition in self.topic_partitions
+            if topic_partition.topic == topic
+        ]
 
     def partition_log(self, topic_partition: TopicPartition) -> PartitionLog:
         """Find a partition.
@@ -188,13 +192,16 @@ class LogManager:
                 continue
             bounds = bounds_of(dict(zip(wanted, logs, strict=True)))
             if self._look.is_current() or bounds == earlier:
-                return {it: (start, end) for it, (_, start, end) in bounds.items()}
+                return {
+                    topic_partition: (start, end)
+                    for topic_partition, (_, start, end) in bounds.items()
+                }
             earlier = bounds
             self._look = self._source.look(self._look)
         raise self._source.moves_too_fast()
 
     def _unknown_text(self, topic_partition: TopicPartition) -> str:
-        of_topic = [it.partition for it in self.partitions_of(topic_partition.topic)]
+        of_topic = [known.partition for known in self.partitions_of(topic_partition.topic)]
         where = ", ".join(self.log_directories)
         if of_topic:
             return (
@@ -230,7 +237,7 @@ class _Source:
             try:
                 states = resolver.resolve(self.paths)
                 places = self.tier.attach(resolver.places, states, resolver.storages)
-                logs = in_parallel(self._open, [(it, states) for it in places])
+                logs = in_parallel(self._open, [(place, states) for place in places])
             except FileNotFoundError as error:
                 if isinstance(error, SegmentLogError):
                     raise
@@ -321,7 +328,8 @@ def _checkpoints(state: LogDirectoryState) -> LogDirectoryState:
 def bounds_of(logs: Mapping[TopicPartition, PartitionLog]) -> Bounds:
     """Say where partitions lie, start and end."""
     return {
-        it: (log.directory, log.log_start_offset, log.log_end_offset) for it, log in logs.items()
+        topic_partition: (log.directory, log.log_start_offset, log.log_end_offset)
+        for topic_partition, log in logs.items()
     }
 
 
@@ -390,7 +398,7 @@ def divergence_offset(replica: PartitionLog, leader: PartitionLog) -> int:
     if not replica.leader_epochs or not leader.leader_epochs:
         return min(ends)
     last = replica.leader_epochs[-1].epoch
-    known = [it.epoch for it in leader.leader_epochs if it.epoch <= last]
+    known = [entry.epoch for entry in leader.leader_epochs if entry.epoch <= last]
     if not known:
         return min(*ends, leader.leader_epochs[0].start_offset)
     return min(

@@ -131,7 +131,12 @@ class LogWatch:
         for _ in range(LISTING_ATTEMPTS):
             try:
                 found, is_current = self._look_once()
-                bounds = bounds_of({it: found[it] for it in self._choose(found)})
+                bounds = bounds_of(
+                    {
+                        topic_partition: found[topic_partition]
+                        for topic_partition in self._choose(found)
+                    }
+                )
             except FileNotFoundError as error:
                 if isinstance(error, SegmentLogError):
                     raise
@@ -153,7 +158,7 @@ class LogWatch:
         logs = [self._open(place, states) for place in places]
         chosen = set(self._choose({log.topic_partition: log for log in logs}))
         counting = [log for log in logs if log.topic_partition in chosen]
-        in_parallel(lambda log: log.log_end_offset, [it for it in counting if it.is_unknown])
+        in_parallel(lambda log: log.log_end_offset, [log for log in counting if log.is_unknown])
         for log in counting:
             _ = log.log_end_offset
         is_current = are_unchanged(states, resolver.storages)
@@ -329,7 +334,7 @@ class WatchedPartitionLog(PartitionLog):
                     known[base_offset] = segments[index].size_bytes()
                 except FileNotFoundError:
                     known.pop(base_offset, None)
-        return np.array([known.get(it, 0) for it in base_offsets], np.int64)
+        return np.array([known.get(base_offset, 0) for base_offset in base_offsets], np.int64)
 
 
 def _read_directory(storage: Storage, directory: str) -> tuple[str | None, PartitionListing]:

@@ -98,7 +98,7 @@ class ProducerReplay:
             # One that began where the log still is, is told by its batches.
             limit = segment.base_offset if is_first else offset
             tracker = ProducerTracker.of(
-                [it for it in states if it.current_txn_first_offset < limit], offset
+                [state for state in states if state.current_txn_first_offset < limit], offset
             )
             for before in self._log.segments_between(offset, segment.base_offset):
                 if before.base_offset in self._ends:
@@ -112,7 +112,7 @@ class ProducerReplay:
         found = []
         for piece in self._pieces(segment, self._ends[segment.base_offset]):
             ended = tracker.apply(piece, segment.log_path, from_offset=start_offset)
-            found += [it.as_aborted() for it in ended if it.is_aborted]
+            found += [transaction.as_aborted() for transaction in ended if transaction.is_aborted]
         return found
 
     def _pieces(self, segment: Segment, end_position: int) -> Iterator[Piece]:

@@ -86,10 +86,12 @@ class SegmentList(Sequence[Segment]):
             read_largest_timestamp(self._log.storage, path) if time is None else time
             for time, path in zip(known, self.paths(names.TIME_INDEX_SUFFIX), strict=True)
         ]
-        is_kept = np.array([it is not None and it >= timestamp_ms for it in largest], np.bool_)
-        looked_into = ~is_kept & np.array([it is None for it in known], np.bool_)
+        is_kept = np.array(
+            [timestamp is not None and timestamp >= timestamp_ms for timestamp in largest], np.bool_
+        )
+        looked_into = ~is_kept & np.array([timestamp is None for timestamp in known], np.bool_)
         if looked_into.sum() > MAX_CONFIRMED_SEGMENTS:
-            is_unknown = np.array([it is None for it in largest], np.bool_)
+            is_unknown = np.array([timestamp is None for timestamp in largest], np.bool_)
             looked_into &= is_unknown | ~self._log.are_indexes_trusted(self)
         if looked_into.sum() > MAX_WALKED_SEGMENTS:
             is_kept |= looked_into

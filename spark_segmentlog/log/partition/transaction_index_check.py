@@ -71,17 +71,19 @@ class _Check:
             yield f"{len(data)} bytes, not a multiple of the {ENTRY_BYTES} of an entry"
         entries = parse_transaction_index(data)
         versions = np.frombuffer(data, ENTRY, len(entries))["version"].tolist()
-        expected = {it.last_offset: it for it in self.known.aborted or ()}
+        expected = {
+            transaction.last_offset: transaction for transaction in self.known.aborted or ()
+        }
         last_offset = self.segment.base_offset - 1
         for entry, version in zip(entries, versions, strict=True):
             fault = self._entry_fault(entry, version, last_offset, expected)
             if fault:
                 yield f"entry ({_text(entry)}) {fault}"
             last_offset = max(last_offset, entry.last_offset)
-        named = {(it.producer_id, it.last_offset) for it in entries}
-        for it in expected.values():
-            if (it.producer_id, it.last_offset) not in named:
-                yield f"lacks the aborted transaction ({_text(it)})"
+        named = {(entry.producer_id, entry.last_offset) for entry in entries}
+        for transaction in expected.values():
+            if (transaction.producer_id, transaction.last_offset) not in named:
+                yield f"lacks the aborted transaction ({_text(transaction)})"
 
     def _entry_fault(
         self,

@@ -75,7 +75,7 @@ class LocalTieredLayout:
     def list_partitions(self, storage: Storage, root: str) -> list[TopicIdPartition]:
         """List the partitions in a store, those that have lost all segments too."""
         folders, _ = storage.list_directories(_folder(storage, root))
-        return [it for it in map(_parse_directory, folders) if it is not None]
+        return [partition for partition in map(_parse_directory, folders) if partition is not None]
 
     def list_segments(
         self, storage: Storage, root: str, partition: TopicIdPartition

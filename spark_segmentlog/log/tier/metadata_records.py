@@ -100,7 +100,10 @@ def _segment(fields: Fields) -> SegmentRecord:
         raise MessageError(
             f"a segment of offsets {base_offset} to {last_offset} and {size_bytes} bytes"
         )
-    epochs = (LeaderEpoch(it["leaderEpoch"], it["offset"]) for it in fields["segmentLeaderEpochs"])
+    epochs = (
+        LeaderEpoch(field["leaderEpoch"], field["offset"])
+        for field in fields["segmentLeaderEpochs"]
+    )
     return SegmentRecord(
         partition=_partition(fields["remoteLogSegmentId"]["topicIdPartition"]),
         segment_id=fields["remoteLogSegmentId"]["id"],
@@ -147,5 +150,5 @@ def _partition(fields: Fields) -> TopicIdPartition:
 
 def _state(kind: type[_State], number: int) -> _State:
     if number not in kind.__members__.values():
-        raise MessageError(f"state {number}, known are {[int(it) for it in kind]}")
+        raise MessageError(f"state {number}, known are {[int(state) for state in kind]}")
     return kind(number)

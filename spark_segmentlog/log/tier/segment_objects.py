@@ -173,7 +173,7 @@ class SegmentObjects:
         else:
             with ThreadPoolExecutor(min(DESCRIBING_THREADS, len(segments))) as pool:
                 found = list(pool.map(describe, segments))
-        return [it for it in found if it is not None]
+        return [segment for segment in found if segment is not None]
 
     def _described(self, segment: RemoteSegment) -> RemoteSegment | None:
         known = self._source.described.get(segment.segment_id)

@@ -320,14 +320,17 @@ class TransactionOutcomes:
             self.stable_offset = first
             log = self._find_log()
             _check(log, first, self._whole_read.log_end_offset)
-            self.lost = [(it.start_offset, it.end_offset) for it in log.lost_after(first)]
+            self.lost = [(lost.start_offset, lost.end_offset) for lost in log.lost_after(first)]
 
 
 def _mark(
     table: HeaderTable, aborted: Int64s, still_open: Sequence[Transaction], marks: Bools
 ) -> None:
     """Mark the batches of a table that belong to transactions that were aborted or are open."""
-    rows = [(it.producer_id, it.first_offset, MAX_OFFSET) for it in still_open]
+    rows = [
+        (transaction.producer_id, transaction.first_offset, MAX_OFFSET)
+        for transaction in still_open
+    ]
     columns = [kernels.ENDED_ID, kernels.ENDED_FIRST_OFFSET, kernels.ENDED_MARKER_OFFSET]
     found = np.concatenate([aborted[:, columns], np.array(rows, np.int64).reshape(-1, 3)])
     if len(found) == 0:

@@ -76,7 +76,9 @@ class ProducerSurvey:
             for piece in walk.pieces():
                 measures.add(piece.table)
                 ended = self.producers.apply(piece, segment.log_path)
-                self.aborted += [it.as_aborted() for it in ended if it.is_aborted]
+                self.aborted += [
+                    transaction.as_aborted() for transaction in ended if transaction.is_aborted
+                ]
             if segment.end_offset_bound is not None:
                 walk.check_whole()
         self.segments.append(measures.of(segment.base_offset))

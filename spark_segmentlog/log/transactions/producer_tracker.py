@@ -202,7 +202,9 @@ class ProducerTracker:
         tracker = cls()
         tracker.next_offset = next_offset
         # A producer counts once: with what the snapshot says of it last.
-        rows = np.array([*{it.producer_id: _row_of(it) for it in states}.values()], np.int64)
+        rows = np.array(
+            [*{state.producer_id: _row_of(state) for state in states}.values()], np.int64
+        )
         rows = rows.reshape(-1, kernels.PRODUCER_FIELDS)
         tracker._put_producers(rows)
         begun = rows[rows[:, kernels.FIRST_OPEN_OFFSET] != kernels.NO_OFFSET]

@@ -141,7 +141,8 @@ def plan_compaction(
     """
     owned_partitions = list_partitions(log_directories, topics, config)
     planned = (
-        _CompactionPlan(owned, it, now_ms).run() for owned, it in _settled(owned_partitions, config)
+        _CompactionPlan(owned, settings, now_ms).run()
+        for owned, settings in _settled(owned_partitions, config)
     )
     return CompactionReport(partitions=tuple(planned))
 
@@ -153,7 +154,7 @@ def compact_partitions(
 ) -> CompactionReport:
     """Compact partitions whose directories' locks are held."""
     settled = _settled(owned_partitions, config)
-    done = tuple(_PartitionCompactor(owned, it, now_ms).run() for owned, it in settled)
+    done = tuple(_PartitionCompactor(owned, settings, now_ms).run() for owned, settings in settled)
     wait_and_sweep([owned for owned, _ in settled], config)
     return CompactionReport(partitions=done)
 
@@ -162,7 +163,7 @@ def _settled(
     owned_partitions: Sequence[OwnedPartition], config: CompactionConfig | TopicCompaction
 ) -> list[tuple[OwnedPartition, CompactionConfig]]:
     settled = ((owned, config.settle(owned)) for owned in owned_partitions)
-    return [(owned, it) for owned, it in settled if it is not None]
+    return [(owned, settings) for owned, settings in settled if settings is not None]
 
 
 class _PartitionCompactor:
@@ -269,7 +270,7 @@ class _PartitionCompactor:
             for segment in self._owned.segments(self._state, found, end_offset)
         }
         for group in groups:
-            self._clean_group(cleaner, group, [described[it.base_offset] for it in group])
+            self._clean_group(cleaner, group, [described[segment.base_offset] for segment in group])
         self._add_counts(cleaner.counts)
         self._note_reached(reached)
         return reached
@@ -359,7 +360,7 @@ class _CompactionPlan(_PartitionCompactor):
         segments = list_segment_files(self._owned.directory)
         start = self._owned.log_start_offset(self._state, segments)
         ends = [*(segment.base_offset for segment in segments[1:]), MAX_OFFSET]
-        return [it for it, end in zip(segments, ends, strict=True) if end > start]
+        return [segment for segment, end in zip(segments, ends, strict=True) if end > start]
 
     def _sizes_after(self, before: Sequence[SegmentFile]) -> tuple[int, int]:
         size_bytes = sum(segment.size_bytes for segment in before)
@@ -383,4 +384,6 @@ class _CompactionPlan(_PartitionCompactor):
         measured = cleaner.measure(described, [segment.modified_ns for segment in group])
         if len(group) > 1 or measured.has_changed or len(measured.base_offsets) > 1:
             self._replaced += len(group) - len(measured.base_offsets)
-            self._replaced_bytes += sum(it.size_bytes for it in group) - measured.size_bytes
+            self._replaced_bytes += (
+                sum(segment.size_bytes for segment in group) - measured.size_bytes
+            )

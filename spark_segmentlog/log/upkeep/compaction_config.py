@@ -136,4 +136,4 @@ class TopicCompaction(MaintenanceConfig):
 
 
 def _first(*values: int | None) -> int:
-    return next(it for it in values if it is not None)
+    return next(value for value in values if value is not None)

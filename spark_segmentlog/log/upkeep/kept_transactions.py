@@ -21,7 +21,10 @@ class TransactionTracker:
 
     def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
         self._aborted = AbortedTransactions(tuple(aborted))
-        self._by_marker = {(it.producer_id, it.last_offset): it for it in aborted}
+        self._by_marker = {
+            (transaction.producer_id, transaction.last_offset): transaction
+            for transaction in aborted
+        }
         self._seen_aborted: set[int] = set()
         self._seen_committed: set[int] = set()
         self.entries: list[AbortedTransaction] = []

@@ -116,7 +116,9 @@ class OwnedPartition:
         if text is None:
             return None
         try:
-            return frozenset(CleanupPolicy(it.strip()) for it in text.split(",") if it.strip())
+            return frozenset(
+                CleanupPolicy(part.strip()) for part in text.split(",") if part.strip()
+            )
         except ValueError as error:
             raise self._bad_setting("cleanup.policy", text) from error
 
@@ -229,7 +231,7 @@ def list_partitions(
         if (topic_partition := find_topic_partition(name)) is not None
     ]
     wanted = _wanted_topics({topic_partition.topic for topic_partition, _ in found}, topics)
-    chosen = sorted(it for it in found if it[0].topic in wanted)
+    chosen = sorted(place for place in found if place[0].topic in wanted)
     layout = read_target_layout(log_directories, allow_unsafe=config.allow_replicated)
     for topic in sorted(wanted):
         _check_replicas(layout, topic)

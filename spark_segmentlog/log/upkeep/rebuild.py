@@ -67,7 +67,7 @@ def _write_transaction_index(
     segment = survey.segment
     if aborted is None:
         entries = segment.transaction_index()
-        aborted = [it for it in entries if it.last_offset < survey.valid_next_offset]
+        aborted = [entry for entry in entries if entry.last_offset < survey.valid_next_offset]
     path = segment_path(segment.directory, segment.base_offset, TRANSACTION_INDEX_SUFFIX)
     if aborted:
         files.write_atomically(path, format_transaction_index(aborted))

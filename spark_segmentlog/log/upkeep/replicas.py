@@ -112,25 +112,28 @@ def join_replicas(replicas: Sequence[Replica]) -> JoinedLog:
     replicas : sequence of Replica
         At least one; of those of one rank the first one leads.
     """
-    ranked = sorted(replicas, key=lambda it: it.rank, reverse=True)
+    ranked = sorted(replicas, key=lambda replica: replica.rank, reverse=True)
     lineage = ranked[0].epochs
-    limits = [end_in_lineage(it.epochs, lineage) for it in ranked]
-    counted = [_up_to(it, limit) for it, limit in zip(ranked, limits, strict=True)]
-    start = max(min(it.start_offset for it in counted), max(it.kept_from for it in counted))
+    limits = [end_in_lineage(replica.epochs, lineage) for replica in ranked]
+    counted = [_up_to(replica, limit) for replica, limit in zip(ranked, limits, strict=True)]
+    start = max(
+        min(replica.start_offset for replica in counted),
+        max(replica.kept_from for replica in counted),
+    )
     wanted: list[Offsets] = [(start, MAX_OFFSET)]
     shares = []
-    for it in counted:
-        has = _without([(it.start_offset, it.end_offset)], _offsets_of(it.holes))
+    for replica in counted:
+        has = _without([(replica.start_offset, replica.end_offset)], _offsets_of(replica.holes))
         got = _common(wanted, has)
         shares += [
-            Share(number=it.number, start_offset=begin, end_offset=end) for begin, end in got
+            Share(number=replica.number, start_offset=begin, end_offset=end) for begin, end in got
         ]
         wanted = _without(wanted, got)
     return JoinedLog(
         leader=ranked[0].number,
         start_offset=start,
-        epochs=tuple(_with_earlier(lineage, [it.epochs for it in counted])),
-        shares=tuple(sorted(shares, key=lambda it: it.start_offset)),
+        epochs=tuple(_with_earlier(lineage, [replica.epochs for replica in counted])),
+        shares=tuple(sorted(shares, key=lambda share: share.start_offset)),
         lost=tuple(_lost(wanted, counted)),
     )
 
@@ -173,10 +176,11 @@ def _up_to(replica: Replica, limit: int) -> Replica:
         epochs=tuple(entry for entry in replica.epochs if entry.start_offset < limit),
         holes=tuple(
             replace(
-                it, end_offset=it.end_offset if limit == MAX_OFFSET else min(it.end_offset, limit)
+                hole,
+                end_offset=hole.end_offset if limit == MAX_OFFSET else min(hole.end_offset, limit),
             )
-            for it in replica.holes
-            if it.start_offset < limit
+            for hole in replica.holes
+            if hole.start_offset < limit
         ),
     )
 
@@ -189,7 +193,9 @@ def _with_earlier(
     for epochs in others:
         known = joined[0] if joined else LeaderEpoch(MAX_OFFSET, MAX_OFFSET)
         earlier = [
-            it for it in epochs if it.epoch <= known.epoch and it.start_offset < known.start_offset
+            entry
+            for entry in epochs
+            if entry.epoch <= known.epoch and entry.start_offset < known.start_offset
         ]
         is_same = bool(earlier) and earlier[-1].epoch == known.epoch
         joined = [*earlier, *(joined[1:] if is_same else joined)]
@@ -198,13 +204,16 @@ def _with_earlier(
 
 def _lost(missing: Sequence[Offsets], replicas: Sequence[Replica]) -> Iterator[LostOffsets]:
     """Tell of the offsets that are missing and were there once."""
-    known_end = max(it.known_end for it in replicas)
+    known_end = max(replica.known_end for replica in replicas)
     open_starts = [
-        hole.start_offset for it in replicas for hole in it.holes if hole.end_offset == MAX_OFFSET
+        hole.start_offset
+        for replica in replicas
+        for hole in replica.holes
+        if hole.end_offset == MAX_OFFSET
     ]
     for start, end in missing:
         if end == MAX_OFFSET and known_end <= start:
-            if any(it >= start for it in open_starts):
+            if any(open_start >= start for open_start in open_starts):
                 yield LostOffsets(
                     start_offset=start, end_offset=None, detail=_why(start, end, replicas)
                 )
@@ -216,15 +225,15 @@ def _lost(missing: Sequence[Offsets], replicas: Sequence[Replica]) -> Iterator[L
 def _why(start: int, end: int, replicas: Sequence[Replica]) -> str:
     details = [
         hole.detail
-        for it in replicas
-        for hole in it.holes
+        for replica in replicas
+        for hole in replica.holes
         if hole.start_offset < end and start < hole.end_offset
     ]
     return "; ".join(dict.fromkeys(details)) or "no source reaches them"
 
 
 def _offsets_of(holes: Iterable[Hole]) -> list[Offsets]:
-    return [(it.start_offset, it.end_offset) for it in holes]
+    return [(hole.start_offset, hole.end_offset) for hole in holes]
 
 
 def _without(offsets: Sequence[Offsets], gone: Iterable[Offsets]) -> list[Offsets]:
@@ -264,11 +273,11 @@ def look_at_replica(log: PartitionLog, number: int = 0) -> Replica:
     start = log.log_start_offset
     holes = [
         Hole(
-            start_offset=it.start_offset,
-            end_offset=it.end_offset,
-            detail=f"{segment_file_name(it.start_offset)} is gone from {log.directory}",
+            start_offset=lost_segment.start_offset,
+            end_offset=lost_segment.end_offset,
+            detail=f"{segment_file_name(lost_segment.start_offset)} is gone from {log.directory}",
         )
-        for it in log.lost_segments
+        for lost_segment in log.lost_segments
     ]
     runs: list[EpochRun] = []
     end, is_torn, is_read = start, False, False
@@ -296,12 +305,12 @@ def look_at_replica(log: PartitionLog, number: int = 0) -> Replica:
         kept_from=log.state.log_start_offsets.get(log.topic_partition, 0),
         known_end=max([end, _promised_end(log, is_torn), *_known_ends(holes)]),
         epochs=tuple(log.leader_epochs or epochs_of_batches(runs)),
-        holes=tuple(it for it in holes if it.start_offset < it.end_offset),
+        holes=tuple(hole for hole in holes if hole.start_offset < hole.end_offset),
     )
 
 
 def _known_ends(holes: Iterable[Hole]) -> list[int]:
-    return [it.end_offset for it in holes if it.end_offset < MAX_OFFSET]
+    return [hole.end_offset for hole in holes if hole.end_offset < MAX_OFFSET]
 
 
 def _hole_of(segment: Segment, detail: str) -> Hole:
@@ -313,11 +322,11 @@ def _hole_of(segment: Segment, detail: str) -> Hole:
 def _holes(survey: SegmentSurvey) -> Iterator[Hole]:
     """Give the offsets that bad bytes had, and those that a segment is known to have had."""
     path = survey.segment.log_path
-    for it in survey.corrupt:
+    for bad_range in survey.corrupt:
         yield Hole(
-            start_offset=it.start_offset,
-            end_offset=MAX_OFFSET if it.end_offset is None else it.end_offset,
-            detail=f"{it.reason} (file {path}, position {it.position})",
+            start_offset=bad_range.start_offset,
+            end_offset=MAX_OFFSET if bad_range.end_offset is None else bad_range.end_offset,
+            detail=f"{bad_range.reason} (file {path}, position {bad_range.position})",
         )
     if survey.lost_range is not None:
         start, end = survey.lost_range

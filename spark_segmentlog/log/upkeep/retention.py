@@ -239,7 +239,7 @@ def plan_retention(
     owned_partitions = list_partitions(log_directories, topics, config)
     settled = [(owned, config.settle(owned)) for owned in owned_partitions]
     return RetentionReport(
-        partitions=tuple(_plan_partition(owned, it, now_ms) for owned, it in settled)
+        partitions=tuple(_plan_partition(owned, settings, now_ms) for owned, settings in settled)
     )
 
 
@@ -250,7 +250,7 @@ def apply_retention_to(
 ) -> RetentionReport:
     """Apply retention to partitions whose directories' locks are held."""
     settled = [(owned, config.settle(owned)) for owned in owned_partitions]
-    done = tuple(_retain_partition(owned, it, now_ms) for owned, it in settled)
+    done = tuple(_retain_partition(owned, settings, now_ms) for owned, settings in settled)
     wait_and_sweep(owned_partitions, config)
     return RetentionReport(partitions=done)
 
@@ -414,7 +414,9 @@ class _Selection:
         return self._now_ms - largest
 
     def _segment(self, segment: SegmentFile) -> Segment:
-        following = [it.base_offset for it in self._left if it.base_offset > segment.base_offset]
+        following = [
+            left.base_offset for left in self._left if left.base_offset > segment.base_offset
+        ]
         return self._owned.segment(self._state, segment.base_offset, min(following, default=None))
 
 
@@ -444,7 +446,7 @@ def _delete(choice: _Choice) -> int:
         raise_log_start_offset(owned, new_start)
         for segment in choice.doomed:
             mark_segment_deleted(owned.directory, segment.base_offset)
-        mark_snapshots_deleted(owned.directory, [it.base_offset for it in choice.doomed])
+        mark_snapshots_deleted(owned.directory, [gone.base_offset for gone in choice.doomed])
         files.fsync_directory(owned.directory)
     return new_start
 

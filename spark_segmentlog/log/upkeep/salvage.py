@@ -117,17 +117,23 @@ def salvage(
     _check_target(target, unfinished)
     manager = LogManager.open(sources, remote=remote, skip_corrupt=True)
     replicas = _chosen(manager, topics)
-    ids = {it: _topic_id(logs) for it, logs in replicas.items()}
+    ids = {topic_partition: _topic_id(logs) for topic_partition, logs in replicas.items()}
     known = {} if topic_ids_of is None else _topic_ids(topic_ids_of)
     files.mkdir(unfinished)
     copied = [
-        _copy(it, logs, unfinished, known.get(it.topic, ids[it])) for it, logs in replicas.items()
+        _copy(
+            topic_partition,
+            logs,
+            unfinished,
+            known.get(topic_partition.topic, ids[topic_partition]),
+        )
+        for topic_partition, logs in replicas.items()
     ]
-    starts = {it.topic_partition: it.start_offset for it in copied}
+    starts = {partition.topic_partition: partition.start_offset for partition in copied}
     files.write_atomically(
         f"{unfinished}/{LOG_START_OFFSET_CHECKPOINT}", format_offset_checkpoint(starts)
     )
-    salvaged = [_finish(it, target) for it in copied]
+    salvaged = [_finish(partition, target) for partition in copied]
     files.fsync_directory(unfinished)
     files.rename(unfinished, target)
     files.fsync_directory(os.path.dirname(target))
@@ -168,7 +174,9 @@ def _topic_id(logs: Sequence[PartitionLog]) -> PartitionMetadata | None:
         if (metadata := read_partition_metadata(log.storage, log.directory)) is not None
     }
     if len(ids) > 1:
-        told = ", ".join(f"{metadata.topic_id} in {it}" for metadata, it in ids.items())
+        told = ", ".join(
+            f"{metadata.topic_id} in {topic_partition}" for metadata, topic_partition in ids.items()
+        )
         raise UnsafeTargetError(
             f"partition {logs[0].topic_partition} is of topics that share a name only ({told}): "
             "name the sources of one of them"
@@ -178,10 +186,10 @@ def _topic_id(logs: Sequence[PartitionLog]) -> PartitionMetadata | None:
 
 def _topic_ids(log_directory: str) -> dict[str, PartitionMetadata]:
     ids = {}
-    for it, log in LogManager.open(log_directory).topic_partitions.items():
+    for topic_partition, log in LogManager.open(log_directory).topic_partitions.items():
         metadata = read_partition_metadata(log.storage, log.directory)
         if metadata is not None:
-            ids[it.topic] = metadata
+            ids[topic_partition.topic] = metadata
     return ids
 
 
@@ -251,13 +259,13 @@ def _copy(
         logs=logs,
         joined=joined,
         new=new,
-        lost=tuple(sorted(lost, key=lambda it: it.start_offset)),
+        lost=tuple(sorted(lost, key=lambda span: span.start_offset)),
     )
 
 
 def _finish(copied: _Copied, target: str) -> SalvagedPartition:
     """Make all that stands beside the batches of a partition."""
-    epochs = [it for it in copied.joined.epochs if it.start_offset <= copied.end_offset]
+    epochs = [entry for entry in copied.joined.epochs if entry.start_offset <= copied.end_offset]
     files.write_atomically(
         f"{copied.folder}/{LEADER_EPOCH_CHECKPOINT}",
         format_leader_epochs(epochs_from(epochs, copied.start_offset)),

@@ -110,14 +110,18 @@ class SegmentSurvey:
 
     def is_bad_at(self, position: int) -> bool:
         """Tell whether a byte is one of the bad ones."""
-        return any(it.position <= position < it.position + it.length for it in self.corrupt)
+        return any(
+            bad_range.position <= position < bad_range.position + bad_range.length
+            for bad_range in self.corrupt
+        )
 
     def is_missing(self, offset: int) -> bool:
         """Tell whether an offset is one that bad bytes, or what is gone after them, had."""
         is_cut = self.torn is not None or self.lost_to is not None
         return (is_cut and offset >= self.next_offset) or any(
-            it.start_offset <= offset and (it.end_offset is None or offset < it.end_offset)
-            for it in self.corrupt
+            bad_range.start_offset <= offset
+            and (bad_range.end_offset is None or offset < bad_range.end_offset)
+            for bad_range in self.corrupt
         )
 
 

@@ -33,10 +33,10 @@ def check_snapshot_at(
         return
     if any(lost.start_offset < offset <= lost.end_offset for lost in log.lost_segments):
         return
-    if any(it.last_offset >= offset for it in states):
+    if any(state.last_offset >= offset for state in states):
         return
-    known = {it.producer_id: it for it in producers.states}
-    told = {it.producer_id: it for it in states}
+    known = {state.producer_id: state for state in producers.states}
+    told = {state.producer_id: state for state in states}
     for producer_id in sorted({*known, *told}):
         detail = _state_fault(log, told.get(producer_id), known.get(producer_id))
         if detail:
@@ -93,10 +93,10 @@ def check_snapshots(log: PartitionLog, compared: Container[int]) -> Iterator[Fin
         if states is None:
             fault = find_snapshot_fault(data)
             yield _snapshot_finding(log, offset, fault, "a broker deletes it")
-        elif any(it.last_offset >= offset for it in states):
+        elif any(state.last_offset >= offset for state in states):
             yield _snapshot_finding(log, offset, "names offsets at or after its own")
         elif offset not in compared:
-            details = (_state_fault(log, it, None) for it in states)
+            details = (_state_fault(log, state, None) for state in states)
             detail = next(filter(None, details), "")
             if detail:
                 yield _snapshot_finding(log, offset, f"a producer {detail}")

@@ -97,7 +97,7 @@ def mark_segment_deleted(directory: str, base_offset: int) -> None:
 def mark_files_behind_deleted(directory: str, base_offset: int) -> None:
     """Rename what is left of segments after this one to ``.deleted``: indexes without a log."""
     found = {_plain_offset(name) for name in os.listdir(directory)}
-    for offset in sorted(it for it in found if it is not None and it > base_offset):
+    for offset in sorted(known for known in found if known is not None and known > base_offset):
         mark_segment_deleted(directory, offset)
 
 

@@ -177,7 +177,7 @@ def verify_partition(
     for lost in log.lost_segments:
         yield _lost_segment(lost, log)
     yield from log.visit_segments(
-        lambda segment, _: ((it, 0) for it in log.looked_at(segment, verify))
+        lambda segment, _: ((finding, 0) for finding in log.looked_at(segment, verify))
     )
     compared = {*log.base_offsets.tolist(), *filter(None, ends.values())}
     yield from check_snapshots(log, compared)
@@ -254,15 +254,15 @@ def _bad_bytes(survey: SegmentSurvey, at_end: Iterator[Finding]) -> Iterator[Fin
 def _joined(ranges: Iterable[CorruptRange]) -> list[CorruptRange]:
     """Join neighbouring bad bytes that may have had the same offsets: one fault made them."""
     joined: list[CorruptRange] = []
-    for it in sorted(ranges, key=lambda it: it.position):
-        before = joined[-1] if joined else it
-        is_next = bool(joined) and it.position <= before.position + before.length
-        is_open = before.end_offset is None or it.start_offset < before.end_offset
-        if is_next and (is_open or it.start_offset == before.start_offset):
-            length = max(before.length, it.position + it.length - before.position)
-            joined[-1] = replace(before, length=length, end_offset=it.end_offset)
+    for bad_range in sorted(ranges, key=lambda bad_range: bad_range.position):
+        before = joined[-1] if joined else bad_range
+        is_next = bool(joined) and bad_range.position <= before.position + before.length
+        is_open = before.end_offset is None or bad_range.start_offset < before.end_offset
+        if is_next and (is_open or bad_range.start_offset == before.start_offset):
+            length = max(before.length, bad_range.position + bad_range.length - before.position)
+            joined[-1] = replace(before, length=length, end_offset=bad_range.end_offset)
         else:
-            joined.append(it)
+            joined.append(bad_range)
     return joined
 
 
@@ -300,7 +300,9 @@ def _up_to_recovery_point(survey: SegmentSurvey, log: PartitionLog) -> SegmentSu
 def _check_end(survey: SegmentSurvey) -> Iterator[Finding]:
     """Tell of offsets after the last batch that are known to be gone."""
     lost_range = survey.lost_range
-    if lost_range is None or any(_may_have_had(it, lost_range) for it in survey.corrupt):
+    if lost_range is None or any(
+        _may_have_had(bad_range, lost_range) for bad_range in survey.corrupt
+    ):
         return
     start_offset, end_offset = lost_range
     rest = "" if survey.torn is None else f", after them {survey.torn.detail}"
@@ -347,8 +349,8 @@ def _decode_all(survey: SegmentSurvey) -> list[CorruptRange]:
     )
     for _ in scanner.scan(segment):
         pass
-    known = {it.position for it in survey.corrupt}
-    return [it for it in found if it.position not in known]
+    known = {bad_range.position for bad_range in survey.corrupt}
+    return [bad_range for bad_range in found if bad_range.position not in known]
 
 
 def _verify_log_directory(log_directory: str) -> Iterator[Finding]:

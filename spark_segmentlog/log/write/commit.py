@@ -147,7 +147,7 @@ def _enter(journals: Sequence[Journal]) -> None:
     except OSError as error:
         try:
             # The deciding one first: without it the others are void.
-            remove_journals([it.log_directory for it in (*journals[1:], journals[0])])
+            remove_journals([journal.log_directory for journal in (*journals[1:], journals[0])])
         except OSError as again:
             raise CommitPendingError(
                 f"the journal of write {journals[0].write_id} could neither be synced ({error}) "

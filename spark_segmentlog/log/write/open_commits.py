@@ -88,7 +88,7 @@ def finish_open_commits(log_directories: Iterable[str]) -> list[str]:
             # A commit that never began or is over, or a folder without a journal.
             remove_journals([directory])
         else:
-            finish_commit(sorted(journals, key=lambda it: not it.is_deciding), None)
+            finish_commit(sorted(journals, key=lambda journal: not journal.is_deciding), None)
             finished.append(journals[0].write_id)
     return finished
 

@@ -228,7 +228,7 @@ def _touched(
     for topic in {*request.topics, *(partition.topic for partition in extents)}:
         layout.check_topic(topic)
         existing = layout.partitions.get(topic)
-        named = [it.partition + 1 for it in extents if it.topic == topic]
+        named = [extent.partition + 1 for extent in extents if extent.topic == topic]
         if not existing or (layout.may_grow and max(named, default=0) > max(existing) + 1):
             count = max(layout.partition_count(topic), *named, 0)
             touched.update(TopicPartition(topic, partition) for partition in range(count))
@@ -300,7 +300,7 @@ def _stamp(
                 (inspected, base_offsets, [planned[key].plan.leader_epoch for key in keys])
             )
     known: dict[tuple[str, int], BatchExtents] = {}
-    stamped = in_parallel(lambda it: stamp_offsets(*it), dealt)
+    stamped = in_parallel(lambda arguments: stamp_offsets(*arguments), dealt)
     for (inspected, _, _), batches in zip(dealt, stamped, strict=True):
         sizes = [extent.size_bytes for extent in inspected.extents]
         positions = accumulate([0, *sizes[:-1]])

@@ -67,7 +67,10 @@ def announce_decision(journals: Sequence[Journal]) -> None:
     """Tell every part that the commit is decided: each can be ended without the others now."""
     for journal in journals[1:]:
         # A journal of the first format may need files of another directory: it stays as it is.
-        if all(os.path.dirname(it) == journal.log_directory for it in journal.staged_paths):
+        if all(
+            os.path.dirname(staged_path) == journal.log_directory
+            for staged_path in journal.staged_paths
+        ):
             _write_journal(journal)
 
 

@@ -293,7 +293,7 @@ def _deal_out(partition_counts: tuple[int, ...], turn: int, new_count: int) -> t
     chosen = []
     for _ in range(new_count):
         directory_index = min(
-            range(len(counts)), key=lambda it: (counts[it], (it - turn) % len(counts))
+            range(len(counts)), key=lambda number: (counts[number], (number - turn) % len(counts))
         )
         counts[directory_index] += 1
         chosen.append(directory_index)

@@ -29,7 +29,10 @@ LOGS = [(producer, state) for producer in PRODUCERS for state in STATES]
 
 
 def rows_of(records: list[dict[str, Any]]) -> list[Row]:
-    return [(it["offset"], it["timestamp"], it["key"], it["value"]) for it in records]
+    return [
+        (record["offset"], record["timestamp"], record["key"], record["value"])
+        for record in records
+    ]
 
 
 def read(log: BrokerLog, isolation_level: str) -> dict[tuple[str, int], list[Row]]:
@@ -55,7 +58,11 @@ def expected_rows(records: list[Row], cleaned: PartitionCompaction) -> list[Row]
     """Take the latest of each key below the end of what was cleaned, and all behind it."""
     end = cleaned.cleaned_up_to
     latest = {key: offset for offset, _, key, _ in records if offset < end}
-    return [it for it in records if it[0] >= end or (it[2] is not None and latest[it[2]] == it[0])]
+    return [
+        record
+        for record in records
+        if record[0] >= end or (record[2] is not None and latest[record[2]] == record[0])
+    ]
 
 
 @pytest.mark.parametrize(("producer", "state"), LOGS)
@@ -114,15 +121,15 @@ def _aborted(directory: Path) -> list[AbortedTransaction]:
 def _comparable(states: list[ProducerState]) -> set[tuple[int, ...]]:
     return {
         (
-            it.producer_id,
-            it.producer_epoch,
-            it.last_sequence,
-            it.last_offset,
-            it.offset_delta,
-            it.coordinator_epoch,
-            it.current_txn_first_offset,
+            state.producer_id,
+            state.producer_epoch,
+            state.last_sequence,
+            state.last_offset,
+            state.offset_delta,
+            state.coordinator_epoch,
+            state.current_txn_first_offset,
         )
-        for it in states
+        for state in states
     }
 
 

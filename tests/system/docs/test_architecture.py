@@ -67,7 +67,7 @@ def assert_in_order(wanted: list[str], called: list[str]) -> None:
 
 def test_rooms_are_those_of_the_tree() -> None:
     rooms = re.findall(r"^\| `(\w+)/` \|", sections(PAGE, 2)["Rooms"], flags=re.MULTILINE)
-    folders = [it.parent.name for it in (PROJECT / PACKAGE).glob("*/__init__.py")]
+    folders = [path.parent.name for path in (PROJECT / PACKAGE).glob("*/__init__.py")]
     assert sorted(rooms) == sorted(folders)
 
 
@@ -76,7 +76,7 @@ def test_rooms_are_in_the_order_of_their_layers() -> None:
     contracts = configparser.ConfigParser()
     contracts.read(PROJECT / "conf" / "importlinter.ini")
     layers = contracts["importlinter:contract:rooms"]["layers"].split()
-    order = [it.removeprefix(f"{PACKAGE}.") for it in reversed(layers) if it != ":"]
+    order = [layer.removeprefix(f"{PACKAGE}.") for layer in reversed(layers) if layer != ":"]
     below = [room for room in order if (PROJECT / PACKAGE / room).is_dir()]
     assert [room for room in rooms if room in below] == below
 
@@ -84,8 +84,8 @@ def test_rooms_are_in_the_order_of_their_layers() -> None:
 def test_rooms_within_are_in_the_order_of_their_layers() -> None:
     cells = re.findall(r"^\| (`\w+/\w+/`.*?) \|", sections(PAGE, 2)["Rooms"], flags=re.MULTILINE)
     named = [name for cell in cells for name in re.findall(r"`(\w+/\w+)/`", cell)]
-    folders = [it.parent for it in (PROJECT / PACKAGE).glob("*/*/__init__.py")]
-    assert sorted(named) == sorted(f"{it.parent.name}/{it.name}" for it in folders)
+    folders = [path.parent for path in (PROJECT / PACKAGE).glob("*/*/__init__.py")]
+    assert sorted(named) == sorted(f"{folder.parent.name}/{folder.name}" for folder in folders)
     contracts = configparser.ConfigParser()
     contracts.read(PROJECT / "conf" / "importlinter.ini")
     for room in ("record", "log"):

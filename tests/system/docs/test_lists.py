@@ -80,7 +80,9 @@ def test_bounds_of_speed_are_those_that_the_benchmarks_hold() -> None:
 
 def test_groups_of_benchmarks_are_there() -> None:
     commands = re.findall(r"BENCH_ARGS=\"?([\w -]+)", (DOCS / "speed.md").read_text())
-    assert {name for it in commands for name in it.split() if name[0] != "-"} <= GROUPS.keys()
+    assert {
+        name for command in commands for name in command.split() if name[0] != "-"
+    } <= GROUPS.keys()
 
 
 def test_speed_of_the_readme_is_that_of_its_page() -> None:

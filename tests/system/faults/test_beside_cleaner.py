@@ -81,7 +81,7 @@ class Reads:
         offsets = table["offset"].to_pylist()
         start, end = self._bounds("aged")[0], before[1]
         assert offsets == sorted(set(offsets))
-        assert [it for it in offsets if start <= it < end] == list(range(start, end))
+        assert [offset for offset in offsets if start <= offset < end] == list(range(start, end))
 
     def stream(self) -> None:
         rows = self._stream.trigger_batches() or []
@@ -100,19 +100,19 @@ class Reads:
     def segments(self) -> None:
         view = read_arrow(self._path, subscribe=list(KEPT), view="segments").read_all()
         for topic in KEPT:
-            self._check_chain([it for it in view.to_pylist() if it["topic"] == topic])
+            self._check_chain([row for row in view.to_pylist() if row["topic"] == topic])
 
     def ls(self) -> None:
         for row in objects("ls", self._path, "--partitions"):
             assert row["topic"] not in KEPT or row["logStartOffset"] == 0
         rows = objects("ls", self._path, "--segments")
         for topic in KEPT:
-            self._check_chain([it for it in rows if it["topic"] == topic])
+            self._check_chain([row for row in rows if row["topic"] == topic])
 
     def dump(self) -> None:
         entries = objects("dump", self._path / "moved-0", "--records")
-        self._check("moved", [it["offset"] for it in entries if it["type"] == "record"])
-        assert not [it for it in entries if it["type"] == "corruptBytes"]
+        self._check("moved", [entry["offset"] for entry in entries if entry["type"] == "record"])
+        assert not [entry for entry in entries if entry["type"] == "corruptBytes"]
 
     def verify(self) -> None:
         ran = run("verify", self._path, "--deep")
@@ -127,9 +127,9 @@ class Reads:
         return row["logStartOffset"], row["logEndOffset"]
 
     def _check_chain(self, rows: list[dict[str, Any]]) -> None:
-        ends = [0, *(it["endOffset"] for it in rows)]
-        assert [it["baseOffset"] for it in rows] == ends[:-1]
-        assert not any(it["isActive"] for it in rows[:-1])
+        ends = [0, *(row["endOffset"] for row in rows)]
+        assert [row["baseOffset"] for row in rows] == ends[:-1]
+        assert not any(row["isActive"] for row in rows[:-1])
 
 
 READS = int(os.environ.get("BESIDE_CLEANER_READS", "1000"))

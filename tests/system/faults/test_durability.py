@@ -188,7 +188,7 @@ def test_the_rules_hold_at_every_operation(tmp_path: Path, path: Callable[[Path]
         faults = Faults(patch, disk=keeper)
         path(directory)
     assert faults.count > 4
-    assert [str(it) for it in verify(str(directory)) if not it.is_harmless] == []
+    assert [str(finding) for finding in verify(str(directory)) if not finding.is_harmless] == []
 
 
 def test_the_rules_hold_for_a_commit_over_directories(tmp_path: Path) -> None:
@@ -328,4 +328,4 @@ def test_a_clock_that_jumps_back_changes_no_row(
         append(directory, turn)
         commit_staged_batches(stage([directory], [Writing({T0: 4})], config=CONFIG))
     assert assert_times_are_found([directory]) == 4 * (18 + 4)
-    assert [str(it) for it in verify(directory) if not it.is_harmless] == []
+    assert [str(finding) for finding in verify(directory) if not finding.is_harmless] == []

@@ -141,7 +141,11 @@ class Bench:
         places = directories(self.root)
         check_lookups(places, phase)
         check_topic_ids(self.root)
-        wrong = [it for it in verify(places) if not it.is_harmless and it.path not in may_differ]
+        wrong = [
+            finding
+            for finding in verify(places)
+            if not finding.is_harmless and finding.path not in may_differ
+        ]
         assert list(map(str, wrong)) == []
         for place in places:
             mark = Path(place) / MARK_NAME

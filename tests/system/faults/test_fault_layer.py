@@ -114,7 +114,7 @@ def test_a_folder_has_its_new_name_once_the_one_above_is_synced(tmp_path: Path) 
             if is_synced:
                 files.fsync_directory(str(root))
         disk.lose_power(0, names="lost", data="kept")
-        found = {str(it.relative_to(root)) for it in root.rglob("*")}
+        found = {str(path.relative_to(root)) for path in root.rglob("*")}
         whole = {"file", "new", "new/inside"}
         assert found == (whole if is_synced else {"file", "new", "made", "made/inside"})
 

@@ -297,7 +297,7 @@ def run_fuzz(scenario: Scenario, count: int, *, first_format: bool) -> Counter[s
         "pointer" if first_format else "other journal": [
             Path(journal_path(scenario.directories[1]))
         ],
-        "versions": [Path(it) / VERSIONS_FILE_NAME for it in scenario.directories],
+        "versions": [Path(directory) / VERSIONS_FILE_NAME for directory in scenario.directories],
         "staged": sorted(scenario.root.glob("*/*.staged")),
     }
     counts: Counter[str] = Counter()
@@ -360,7 +360,7 @@ def test_changed_files_of_a_commit_touch_nothing_outside(
     scenario: Scenario, first_format: bool
 ) -> None:
     counts = run_fuzz(scenario, QUICK_INPUTS, first_format=first_format)
-    assert {it.split()[-1] for it in counts} == {"refused", "taken"}
+    assert {count.split()[-1] for count in counts} == {"refused", "taken"}
 
 
 @pytest.mark.faults

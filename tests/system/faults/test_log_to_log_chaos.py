@@ -183,7 +183,7 @@ def test_the_sink_holds_every_record_once_and_in_order(tmp_path: Path) -> None:
     last = Job(source, sink, checkpoint)
     assert last.has_started(), "".join(last.lines[-60:])
     assert last.end(), "".join(last.lines[-60:])
-    micro_batches = 1 + max(int(it.name) for it in (checkpoint / "commits").glob("[0-9]*"))
+    micro_batches = 1 + max(int(path.name) for path in (checkpoint / "commits").glob("[0-9]*"))
     print(
         f"{micro_batches} micro-batches; {driver_kills} drivers and {worker_kills} workers "
         f"killed, {failed_runs} runs failed"

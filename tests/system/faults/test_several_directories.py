@@ -203,7 +203,7 @@ def test_journals_of_the_first_format_are_ended(tmp_path: Path) -> None:
         for named in ([0, 1], [0], [1]):
             leave_first_format(scenario, copies)
             assert scenario.rows() == before
-            with locked_for_writing([scenario.directories[it] for it in named]):
+            with locked_for_writing([scenario.directories[name] for name in named]):
                 pass
             assert scenario.rows() == after
             assert_sound(scenario.directories)
@@ -232,7 +232,7 @@ def test_a_visible_journal_of_the_first_format_blocks_nobody(tmp_path: Path) -> 
     count = kill_at(scenario, -1)
     for operation in range(count - 20, count):
         kill_at(scenario, operation)
-        paths = [Path(journal_path(it)) for it in scenario.directories]
+        paths = [Path(journal_path(directory)) for directory in scenario.directories]
         if not all(path.exists() for path in paths):
             continue
         phase = Journal.from_bytes(

@@ -125,7 +125,7 @@ class Reads:
         offsets = table["offset"].to_pylist()
         start = self._start(AGED)
         assert offsets == sorted(set(offsets))
-        assert [it for it in offsets if start <= it < end] == list(range(start, end))
+        assert [offset for offset in offsets if start <= offset < end] == list(range(start, end))
 
     def stream(self) -> None:
         kept = set(self._traffic.kept)
@@ -139,8 +139,8 @@ class Reads:
     def batches(self) -> None:
         end = self._traffic.ends[CLEANED]
         view = read_arrow(self._paths, subscribe=CLEANED, view="batches").read_all().to_pylist()
-        lasts = [it["lastOffset"] for it in view]
-        assert [it["baseOffset"] for it in view[1:]] == [
+        lasts = [row["lastOffset"] for row in view]
+        assert [row["baseOffset"] for row in view[1:]] == [
             max(it["baseOffset"], last + 1) for it, last in zip(view[1:], lasts, strict=False)
         ]
         assert lasts[-1] >= end - 1
@@ -154,14 +154,14 @@ class Reads:
         assert row["logStartOffset"] == 0
         ran = run("ls", *self._paths, "--segments", "--format", "json")
         assert ran.exit_code == 0, ran.stderr
-        _check_chain([it for it in ran.objects if it["topic"] == CLEANED])
+        _check_chain([row for row in ran.objects if row["topic"] == CLEANED])
 
     def dump(self) -> None:
         kept = set(self._traffic.kept)
         assert run("dump", *self._paths, "--indexes").exit_code == 0
         ran = run("dump", *self._paths, "--topic", CLEANED, "--records", "--format", "json")
         assert ran.exit_code == 0, ran.stderr
-        offsets = [it["offset"] for it in ran.objects if it["type"] == "record"]
+        offsets = [row["offset"] for row in ran.objects if row["type"] == "record"]
         assert offsets == sorted(set(offsets))
         assert kept <= set(offsets)
 
@@ -180,8 +180,8 @@ class Reads:
 
 def _check_chain(rows: list[dict[str, Any]]) -> None:
     assert rows[0]["baseOffset"] == 0
-    assert [it["baseOffset"] for it in rows[1:]] == [it["endOffset"] for it in rows[:-1]]
-    assert not any(it["isActive"] for it in rows[:-1])
+    assert [row["baseOffset"] for row in rows[1:]] == [row["endOffset"] for row in rows[:-1]]
+    assert not any(row["isActive"] for row in rows[:-1])
 
 
 @pytest.fixture

@@ -97,16 +97,23 @@ def _compact(broker: Broker) -> CompactionReport:
 
 
 def _latest(records: list[ConsumedRecord], ends: dict[str, int]) -> list[ConsumedRecord]:
-    latest = {(it.topic, it.key): it.offset for it in records if it.offset < ends.get(it.topic, 0)}
+    latest = {
+        (record.topic, record.key): record.offset
+        for record in records
+        if record.offset < ends.get(record.topic, 0)
+    }
     return [
-        it
-        for it in records
-        if it.offset >= ends.get(it.topic, 0) or latest[it.topic, it.key] == it.offset
+        record
+        for record in records
+        if record.offset >= ends.get(record.topic, 0)
+        or latest[record.topic, record.key] == record.offset
     ]
 
 
 def _ends(report: CompactionReport) -> dict[str, int]:
-    return {it.topic_partition.topic: it.cleaned_up_to for it in report.partitions}
+    return {
+        partition.topic_partition.topic: partition.cleaned_up_to for partition in report.partitions
+    }
 
 
 def _problems(broker: Broker) -> list[str]:
@@ -163,7 +170,9 @@ def test_a_broker_serves_a_compacted_log(broker: Broker, end: str) -> None:
 
     expected = _latest(committed, _ends(report))
     assert len(expected) < len(committed) / 2
-    assert all(it.segments_after < it.segments_before for it in report.partitions)
+    assert all(
+        partition.segments_after < partition.segments_before for partition in report.partitions
+    )
     if end == "stop":
         assert _problems(broker) == []
     broker.start()
@@ -184,7 +193,7 @@ def test_a_broker_serves_what_retention_leaves(broker: Broker) -> None:
     start = report.partitions[0].log_start_offset
     assert start > 0
     broker.start()
-    assert broker.consume(["sized.v1"]) == [it for it in before if it.offset >= start]
+    assert broker.consume(["sized.v1"]) == [record for record in before if record.offset >= start]
     broker.stop()
     # All of it is too old: an empty segment takes its place, offsets go on.
     now_ms = time.time_ns() // 1_000_000 + 1000

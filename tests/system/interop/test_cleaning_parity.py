@@ -152,7 +152,9 @@ def _about_when_one_has_age(twins: Twins, age_ms: int) -> int:
     """Choose a time: any, or when a segment's youngest record has an age, a millisecond about."""
     batches = twins.draw.choice(twins.segments).batches
     summaries = [summarize_batch(batch) for batch in batches]
-    youngest_ms = max((it.max_timestamp for it in summaries if it is not None), default=-1)
+    youngest_ms = max(
+        (summary.max_timestamp for summary in summaries if summary is not None), default=-1
+    )
     if youngest_ms < 0 or twins.draw.random() < 0.5:
         return twins.log.clock_ms + twins.draw.randrange(-1000, 3000)
     return youngest_ms + age_ms + twins.draw.randrange(-1, 2)
@@ -328,7 +330,7 @@ def _look_up(log: PartitionLog, timestamp_ms: int) -> tuple[int, int] | None:
         return log.log_start_offset, -1
     if timestamp_ms == MAX_TIMESTAMP:
         buffer = ReadBuffer()
-        timestamp_ms = max(largest_timestamp(it, buffer) for it in log.segments)
+        timestamp_ms = max(largest_timestamp(segment, buffer) for segment in log.segments)
         if timestamp_ms < 0:
             return None
     return log.offset_for_timestamp(timestamp_ms)

@@ -96,9 +96,9 @@ def test_a_broker_serves_what_was_good_of_a_mended_copy(
         context = f"seed {seed}, {original.name}, {fault}"
         # What is lost stays lost, and is told of.
         wrong = [
-            it
-            for it in verify(copies, deep=True)
-            if not it.is_harmless and it.kind is not FindingKind.LOST_OFFSETS
+            finding
+            for finding in verify(copies, deep=True)
+            if not finding.is_harmless and finding.kind is not FindingKind.LOST_OFFSETS
         ]
         assert wrong == [], context
         good = read_rows(copies)

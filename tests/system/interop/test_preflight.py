@@ -43,7 +43,11 @@ class Stopped:
 
     @property
     def metadata_directory(self) -> Path:
-        (found,) = (it for it in self.broker.log_directories if it != self.log_directory)
+        (found,) = (
+            log_directory
+            for log_directory in self.broker.log_directories
+            if log_directory != self.log_directory
+        )
         return found
 
     def findings(self) -> list[Finding]:
@@ -80,7 +84,7 @@ def templates(
         broker.create_topic("other")
         metadata = broker.partition_directory("__cluster_metadata").parent
         names = ("data", "data2", "data3")
-        topic = next(it for it in names if broker.partition_directory(it).parent != metadata)
+        topic = next(name for name in names if broker.partition_directory(name).parent != metadata)
         producer = broker.producer()
         for number in range(ROWS):
             producer.produce(topic, value=b"%060d" % number)

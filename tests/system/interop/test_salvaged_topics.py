@@ -41,8 +41,15 @@ def test_a_broker_serves_what_was_salvaged(jars: KafkaJars, tmp_path: Path) -> N
         for level in ISOLATION_LEVELS:
             consumed = broker.consume(TOPICS, isolation_level=level)
             truth = {key: it for key, it in store.truth(level).items() if key[0] in TOPICS}
-            assert [(it.topic, it.partition, it.offset) for it in consumed] == sorted(truth)
-            for it in consumed:
-                wanted = truth[it.topic, it.partition, it.offset]
-                assert (it.timestamp_ms, it.timestamp_type, it.key, it.value) == wanted[:4]
+            assert [
+                (record.topic, record.partition, record.offset) for record in consumed
+            ] == sorted(truth)
+            for record in consumed:
+                wanted = truth[record.topic, record.partition, record.offset]
+                assert (
+                    record.timestamp_ms,
+                    record.timestamp_type,
+                    record.key,
+                    record.value,
+                ) == wanted[:4]
         assert broker.problems() == []

@@ -77,7 +77,7 @@ def life(jars: KafkaJars, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     with Broker(tmp_path_factory.mktemp("life") / "broker", jars) as broker:
         create_topics(broker)
         tails = {level: _tail(broker.log_directories, level) for level in ISOLATION_LEVELS}
-        threads = [threading.Thread(target=it.follow, args=(ended,)) for it in tails.values()]
+        threads = [threading.Thread(target=tail.follow, args=(ended,)) for tail in tails.values()]
         for thread in threads:
             thread.start()
         try:
@@ -154,8 +154,8 @@ class Job:
 
     def offsets(self) -> list[Any]:
         """Read the source's offset of every micro-batch."""
-        files = [it for it in (self.checkpoint / "offsets").iterdir() if it.name.isdigit()]
-        ordered = sorted(files, key=lambda it: int(it.name))
+        files = [path for path in (self.checkpoint / "offsets").iterdir() if path.name.isdigit()]
+        ordered = sorted(files, key=lambda file: int(file.name))
         return [json.loads(it.read_text().splitlines()[2]) for it in ordered]
 
     def _collect(self, frame: DataFrame, _: int) -> None:

@@ -265,10 +265,14 @@ def test_members_of_groups_of_both_protocols(traffic: Traffic) -> None:
     members: dict[str, list[dict[str, Any]]] = {}
     for row in rows.to_pylist():
         members.setdefault(row["group"], []).extend(row["members"] or ())
-    assert {it["instanceId"] for it in members["classic"]} == {"i1"}
-    assert {it["clientId"] for it in members["modern"] if it["clientId"]} == {"client of modern"}
-    assert {tuple(it["topics"]) for it in members["modern"] if it["topics"]} == {("read",)}
-    assigned = [it["assignment"] for it in members["modern"] if it["assignment"]]
+    assert {member["instanceId"] for member in members["classic"]} == {"i1"}
+    assert {member["clientId"] for member in members["modern"] if member["clientId"]} == {
+        "client of modern"
+    }
+    assert {tuple(member["topics"]) for member in members["modern"] if member["topics"]} == {
+        ("read",)
+    }
+    assigned = [member["assignment"] for member in members["modern"] if member["assignment"]]
     assert sorted(assigned[-1][0]["partitions"]) == [0, 1, 2]
 
 

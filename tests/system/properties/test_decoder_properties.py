@@ -157,8 +157,10 @@ def test_one_decoder_over_all_entries_equals_one_for_each(data: bytes, max_rows:
 def places(outcomes: list[Any]) -> list[Any]:
     """Rows, and where failures lie: a block that is bad twice is told by what is met first."""
     return [
-        (it.position, it.base_offset, it.length) if isinstance(it, Failure) else it
-        for it in outcomes
+        (outcome.position, outcome.base_offset, outcome.length)
+        if isinstance(outcome, Failure)
+        else outcome
+        for outcome in outcomes
     ]
 
 

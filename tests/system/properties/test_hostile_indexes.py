@@ -138,8 +138,8 @@ def hostile_files(draw: st.DrawFn, directory: Path, base_offset: int) -> dict[st
         timestamps_ms(),
         st.sampled_from(
             [
-                it.summary.max_timestamp
-                for it in placed_batches(directory / segment_file_name(base_offset))
+                placed_batch.summary.max_timestamp
+                for placed_batch in placed_batches(directory / segment_file_name(base_offset))
             ]
             or [0]
         ),
@@ -236,10 +236,10 @@ def is_borne_out_lie(directory: Path, base_offset: int, content: bytes | None) -
     entries = [TIME_OFFSET.unpack_from(data, at) for at in range(0, len(data) - 11, 12)]
     for timestamp, relative in entries:
         running = -(2**63)
-        for it in batches:
-            running = max(running, it.summary.max_timestamp)
-            if it.summary.last_offset >= base_offset + relative:
-                is_borne_out = it.summary.max_timestamp == timestamp
+        for batch in batches:
+            running = max(running, batch.summary.max_timestamp)
+            if batch.summary.last_offset >= base_offset + relative:
+                is_borne_out = batch.summary.max_timestamp == timestamp
                 if is_borne_out and running != timestamp:
                     return True
                 break
@@ -286,8 +286,8 @@ def test_no_index_changes_what_is_read(
         time = data.draw(timestamps_ms(), "time")
         expected = answers(builder.path, chance)
         by_time = answers_by_time(builder.path, time)
-        assert [it["offset"] for it in expected["rows read_uncommitted FAILFAST"]] == [
-            it.offset for it in log.model.rows()
+        assert [record["offset"] for record in expected["rows read_uncommitted FAILFAST"]] == [
+            row.offset for row in log.model.rows()
         ]
 
         lies = []
@@ -309,7 +309,9 @@ def test_no_index_changes_what_is_read(
         if not lies:
             assert answers_by_time(builder.path, time, fail_on_data_loss=is_strict) == by_time
             return
-        found = {it.path for it in verify(temporary) if it.kind is FindingKind.TIME_INDEX}
+        found = {
+            finding.path for finding in verify(temporary) if finding.kind is FindingKind.TIME_INDEX
+        }
         assert found
 
 

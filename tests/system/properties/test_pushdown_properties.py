@@ -145,7 +145,7 @@ def test_narrowed_read_is_a_full_read_filtered(
         build(path, logs, clean=clean)
         level = given_options.get("kafka.isolation.level")
         whole = read_arrow(path, kafka_isolation_level=level).read_all().to_pylist()
-        expected = [row for row in whole if all(holds(it, row) for it in filters)]
+        expected = [row for row in whole if all(holds(filter, row) for filter in filters)]
         assert narrowed_rows(path, filters, given_options) == expected
 
 
@@ -194,11 +194,11 @@ def test_narrowed_read_through_spark_is_a_full_read_filtered(
         expected = [
             tuple(row[name] for name in columns)
             for row in whole
-            if all(holds(it, row) for it in filters)
+            if all(holds(filter, row) for filter in filters)
         ]
         reader = spark.read.format("segmentlog").option("pushdown", pushdown)
         frame = reader.option("maxPartitionBytes", "1m").load(directory)
-        for it in filters:
-            frame = frame.where(sql(it))
+        for filter in filters:
+            frame = frame.where(sql(filter))
         rows = sorted(map(tuple, frame.select(*columns).collect()))
         assert rows == sorted(expected)

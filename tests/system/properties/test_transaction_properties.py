@@ -177,7 +177,7 @@ class TransactionLog:
             ]
             directory = LogBuilder(other).partition("t", 0, specs)
             paths = [directory / f"{base:020d}.txnindex" for base in self.bases]
-            return [it.read_bytes() if it.exists() else b"" for it in paths]
+            return [path.read_bytes() if path.exists() else b"" for path in paths]
 
 
 def _batch(base: int, count: int, producer_id: int | None, epoch: int, **fields: Any) -> bytes:
@@ -293,7 +293,11 @@ def test_verify_names_a_wrong_transaction_index_and_recover_mends_it(
     with tempfile.TemporaryDirectory() as directory:
         path = _written(log, directory, {**state, "snapshots": False})
         right = dict(zip(log.bases, log._right_indexes(path), strict=True))
-        found = {it.path for it in verify(str(path)) if str(it.kind) == "transaction index"}
+        found = {
+            finding.path
+            for finding in verify(str(path))
+            if str(finding.kind) == "transaction index"
+        }
         for base, expected in right.items():
             index = path / "t-0" / f"{base:020d}.txnindex"
             held = index.read_bytes() if index.exists() else b""
@@ -302,7 +306,9 @@ def test_verify_names_a_wrong_transaction_index_and_recover_mends_it(
             elif held != expected:
                 assert _speaks_of_what_is_gone(log, held, expected)
         recover(str(path))
-        assert not [it for it in verify(str(path)) if str(it.kind) == "transaction index"]
+        assert not [
+            finding for finding in verify(str(path)) if str(finding.kind) == "transaction index"
+        ]
 
 
 def _speaks_of_what_is_gone(log: TransactionLog, held: bytes, expected: bytes) -> bool:
@@ -343,7 +349,9 @@ def test_a_brokers_log_gives_the_same_rows_however_it_is_cut(
         _damage(path, damage)
     for options in ({}, {"minPartitions": "200"}, {"maxRecordsPerPartition": "3"}):
         given = {
-            "paths": "[" + ",".join(f'"{it}"' for it in log.log_directories) + "]",
+            "paths": "["
+            + ",".join(f'"{log_directory}"' for log_directory in log.log_directories)
+            + "]",
             "kafka.isolation.level": "read_committed",
             **options,
         }

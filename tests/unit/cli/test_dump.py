@@ -209,7 +209,7 @@ def test_every_object_says_where_it_is_from(tmp_path: Path) -> None:
     flip(directory / f"{NAME}.log", 16)
     parts = ["--records", "--indexes", "--snapshots", "--transactions", "--include-control"]
     ran = run("dump", directory, *parts, "--format", "json")
-    assert len({it["type"] for it in ran.objects}) == 14
+    assert len({row["type"] for row in ran.objects}) == 14
     for entry in ran.objects:
         assert (entry["topic"], entry["partition"]) == ("t", 0)
         assert Path(entry["path"]).exists()
@@ -269,7 +269,7 @@ def test_following_starts_where_it_is_told_to(
 
     monkeypatch.setattr(dump, "time", SimpleNamespace(sleep=grow))
     ran = run("dump", "-f", directory, "--offsets", "5:", "--limit", 2, "--format", "json")
-    assert [it["baseOffset"] for it in of_type(ran.objects, "batch")] == [5, 6]
+    assert [entry["baseOffset"] for entry in of_type(ran.objects, "batch")] == [5, 6]
 
 
 @pytest.mark.parametrize("also", ["--indexes", "--snapshots", "--transactions"])

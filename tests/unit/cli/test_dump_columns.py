@@ -160,7 +160,7 @@ def test_what_is_odd_is_left_to_the_entries(tmp_path: Path, odd: bytes) -> None:
     LogBuilder(tmp_path).partition("t", 0, [[around[0], odd, around[1]]])
     (group,) = groups_of(str(tmp_path), RECORDS)
     assert group_lines(group, as_json=True) is None
-    assert [it["type"] for it in group.entries()].count("batch") == 3
+    assert [entry["type"] for entry in group.entries()].count("batch") == 3
 
 
 def test_a_batch_with_a_wrong_checksum_is_shown_with_its_records(tmp_path: Path) -> None:

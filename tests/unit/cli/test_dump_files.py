@@ -50,7 +50,7 @@ def test_a_snapshot_of_the_metadata_is_decoded_wherever_it_lies(tmp_path: Path) 
     path.write_bytes(v2_batch([RecordSpec(value=topic("t", 1))]))
     (entry,) = of_type(objects("dump", path, "--decode"), "record")
     assert entry["decoded"]["value"] == {"name": "t", "topicId": "AAAAAAAAAAAAAAAAAAAAAQ"}
-    (line,) = (it for it in run("dump", path, "--decode").lines if it.startswith("|"))
+    (line,) = (line for line in run("dump", path, "--decode").lines if line.startswith("|"))
     assert line.endswith(
         'payload: {"type":"TOPIC_RECORD","version":0,"data":'
         '{"name":"t","topicId":"AAAAAAAAAAAAAAAAAAAAAQ"}}'
@@ -70,7 +70,11 @@ def test_files_beside_a_log_are_dumped_by_their_paths(tmp_path: Path) -> None:
     for name in (f"{NAME}.index", f"{NAME}.timeindex", f"{NAME}.txnindex", f"{22:020d}.snapshot"):
         single += objects("dump", directory / name)
     assert single == whole
-    assert {it["type"] for it in whole} >= {"offsetIndexEntry", "abortedTransaction", "producer"}
+    assert {segment["type"] for segment in whole} >= {
+        "offsetIndexEntry",
+        "abortedTransaction",
+        "producer",
+    }
     ran = run("dump", directory / f"{NAME}.index", directory / f"{NAME}.log")
     assert ran.lines[0] == f"Dumping {directory}/{NAME}.index"
     assert f"Dumping {directory}/{NAME}.log" in ran.lines

@@ -138,8 +138,8 @@ def test_snapshots(tmp_path: Path) -> None:
     ]
     assert ran.exit_code == 1
     assert [
-        it["isValid"]
-        for it in of_type(
+        entry["isValid"]
+        for entry in of_type(
             run("dump", directory, "--snapshots", "--format", "json").objects, "snapshot"
         )
     ] == [True, False]

@@ -51,16 +51,16 @@ def test_records_of_a_time(tmp_path: Path, timestamps: str, expected: list[int])
     assert offsets_of(directory, "--records", "--timestamps", timestamps) == expected
     entries = objects("dump", directory, "--records", "--timestamps", timestamps)
     bases = sorted({offset - offset % 2 for offset in expected})
-    assert [it["baseOffset"] for it in of_type(entries, "batch")] == bases
+    assert [entry["baseOffset"] for entry in of_type(entries, "batch")] == bases
 
 
 def test_batches_of_a_time_are_those_whose_headers_reach_it(tmp_path: Path) -> None:
     append = v2_batch([RecordSpec(timestamp_ms=9)] * 2, base_offset=8, log_append_time=True)
     directory = one_partition(tmp_path, [*timed(4), append])
     found = objects("dump", directory, "--timestamps", "1970-01-02T08:03:1970-01-02T08:05")
-    assert [it["baseOffset"] for it in of_type(found, "batch")] == [2, 4]
+    assert [entry["baseOffset"] for entry in of_type(found, "batch")] == [2, 4]
     found = objects("dump", directory, "--timestamps", "9:10")
-    assert [it["baseOffset"] for it in of_type(found, "batch")] == [8]
+    assert [entry["baseOffset"] for entry in of_type(found, "batch")] == [8]
 
 
 def test_records_of_a_key(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_control_records_show_when_asked_for_whatever_their_type(tmp_path: Path)
     assert [entry["isControl"] for entry in of_type(entries, "batch")] == [True] * 7 + [False]
     shown = of_type(objects("dump", directory, "--records", "--include-control"), "record")
     fields = ("controlType", "controlTypeId", "controlVersion", "coordinatorEpoch")
-    assert [tuple(entry.get(it) for it in fields) for entry in shown] == [
+    assert [tuple(entry.get(field) for field in fields) for entry in shown] == [
         ("LEADER_CHANGE", 2, 1, None),
         ("SNAPSHOT_HEADER", 3, 1, None),
         ("SNAPSHOT_FOOTER", 4, 1, None),

@@ -68,8 +68,10 @@ def test_verification_finds_nothing_wrong_with_it(directory: str) -> None:
 def test_it_is_dumped(directory: str) -> None:
     (segment,) = LogManager.open(directory).topic_partitions[T0].segments
     parts = segment_parts(segment, DumpOptions(records=True))
-    entries = [it for part in parts if isinstance(part, BatchGroup) for it in part.entries()]
-    found = [(it["offset"], it["valueSize"]) for it in entries if it["type"] == "record"]
+    entries = [entry for part in parts if isinstance(part, BatchGroup) for entry in part.entries()]
+    found = [
+        (entry["offset"], entry["valueSize"]) for entry in entries if entry["type"] == "record"
+    ]
     sizes = [5, *[len(VALUE)] * COUNT, 4]
     assert found == list(enumerate(sizes))
 

@@ -283,7 +283,7 @@ def test_old_formats_bad_bytes_and_empty_partitions_are_listed(tmp_path: Path) -
     flip(bad / f"{NAME}.log", len(batches(1)[0]) + 16)
     rows = run("ls", tmp_path, "--format", "json", "--partitions").objects
     fields = ("topic", "logStartOffset", "logEndOffset", "firstTimestampMs", "maxTimestampMs")
-    assert [tuple(row[it] for it in fields) for row in rows] == [
+    assert [tuple(row[field] for field in fields) for row in rows] == [
         ("bad", 0, 3, 1000, None),
         ("empty", 7, 7, None, None),
         ("v0", 0, 2, None, None),
@@ -297,8 +297,8 @@ def test_offsets_are_those_a_brokers_consumer_was_told(
 ) -> None:
     log = broker_log(producer, "clean")
     rows = {
-        (it["topic"], it["partition"]): it
-        for it in objects("ls", *log.log_directories, "--partitions")
+        (row["topic"], row["partition"]): row
+        for row in objects("ls", *log.log_directories, "--partitions")
     }
     for place, (low, high) in log.watermarks("read_uncommitted").items():
         assert (rows[place]["logStartOffset"], rows[place]["logEndOffset"]) == (low, high)

@@ -119,7 +119,7 @@ def test_a_fault_that_stays_is_told_in_files_that_change(
         directory / segment_file_name(20),
         lambda: merge(directory, (10, 20), bad),
     )
-    found = [it["path"] for it in objects("verify", directory.parent, exit_code=1)[:-1]]
+    found = [row["path"] for row in objects("verify", directory.parent, exit_code=1)[:-1]]
     assert set(found) == {str(directory / segment_file_name(10))}
 
 
@@ -164,7 +164,7 @@ def test_verbs_take_a_directory_beside_the_log_by_its_path(tmp_path: Path, kind:
     segments = [batches(5), batches(5, base_offset=5)]
     path = log.partition("gone", 2, segments, directory_suffix=f".0a1b-{kind}")
     assert run("verify", path).lines[1:] == ["0 wrong, 0 harmless"]
-    given = [it for it in objects("dump", path) if it["type"] == "batch"]
+    given = [row for row in objects("dump", path) if row["type"] == "batch"]
     assert [(it["topic"], it["partition"], it["baseOffset"]) for it in given] == [
         ("gone", 2, offset) for offset in range(10)
     ]

@@ -106,7 +106,7 @@ def test_an_open_commit_is_ended(tmp_path: Path) -> None:
     assert [(it["kind"], it["isDone"]) for it in told] == [("end commit", False)] * 2
     assert scenario.rows() == before
     done = objects("recover", *scenario.directories, "--apply")
-    assert [(it["kind"], it["isDone"]) for it in done] == [("end commit", True)] * 2
+    assert [(action["kind"], action["isDone"]) for action in done] == [("end commit", True)] * 2
     assert sum(map(len, scenario.rows().values())) > sum(map(len, before.values()))
     assert "open-commit" not in run("ls", *scenario.directories).stdout
 

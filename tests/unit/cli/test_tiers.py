@@ -36,7 +36,7 @@ def test_ls_tells_tiers(open_store: OpenStore) -> None:
     store = open_store("local")
     ran = run("ls", *with_remote(store), "--segments", "--topic", "t.lz4", "--format", "json")
     for partition in (0, 1):
-        tiers = [it["tier"] for it in ran.objects if it["partition"] == partition]
+        tiers = [row["tier"] for row in ran.objects if row["partition"] == partition]
         assert tiers == sorted(tiers, reverse=True)
         assert set(tiers) == {"remote", "local"}
 
@@ -58,10 +58,10 @@ def test_dump_of_remote_segments_is_that_of_plain_ones(
 def test_dump_of_what_is_kept_beside_remote_segments(open_store: OpenStore, part: str) -> None:
     stores = [open_store(name) for name in ("local", "aiven-zstd-aes")]
     plain, encrypted = (
-        run("dump", *with_remote(it), part, "--topic", "t.none", "--format", "json").objects
-        for it in stores
+        run("dump", *with_remote(store), part, "--topic", "t.none", "--format", "json").objects
+        for store in stores
     )
-    assert [it["type"] for it in plain] == [it["type"] for it in encrypted]
+    assert [entry["type"] for entry in plain] == [entry["type"] for entry in encrypted]
     assert len(plain) > 6
 
 

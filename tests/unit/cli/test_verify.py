@@ -32,7 +32,7 @@ def test_indexes_of_one_entry_or_of_zeros_are_right(tmp_path: Path) -> None:
     data = batches(1, base_offset=2076)
     log.partition("zeros", 0, [SegmentSpec(data, index=zeros, time_index=zeros)])
     log.partition("single", 0, [SegmentSpec(data, index=bytes(8))])
-    assert [it["type"] for it in objects("verify", tmp_path)] == ["summary"]
+    assert [row["type"] for row in objects("verify", tmp_path)] == ["summary"]
 
 
 WRONG = "record batch crc mismatch: stored 0x9164e259, computed 0x2d79b823"

@@ -84,4 +84,4 @@ def test_a_base_offset_is_read_from_twenty_digits_and_nothing_else() -> None:
 
 def test_partitions_sort_by_number_not_by_text() -> None:
     names = [TopicPartition("t", 10), TopicPartition("t", 9), TopicPartition("a", 11)]
-    assert [str(it) for it in sorted(names)] == ["a-11", "t-9", "t-10"]
+    assert [str(name) for name in sorted(names)] == ["a-11", "t-9", "t-10"]

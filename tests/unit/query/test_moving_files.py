@@ -60,8 +60,8 @@ def test_the_view_of_segments_is_of_one_moment(
 ) -> None:
     rows = read_arrow(directory.parent, view="segments").read_all().to_pylist()
     assert merged_in_between
-    assert [(it["baseOffset"], it["endOffset"]) for it in rows] == [(0, 10), (10, 30), (30, 40)]
-    assert [it["sizeBytes"] for it in rows] == [
+    assert [(row["baseOffset"], row["endOffset"]) for row in rows] == [(0, 10), (10, 30), (30, 40)]
+    assert [row["sizeBytes"] for row in rows] == [
         sum(map(len, batches(count))) for count in (10, 20, 10)
     ]
 
@@ -107,9 +107,9 @@ def test_the_view_of_segments_has_the_empty_ones_that_ls_shows(tmp_path: Path) -
     log.partition("t", 1, [SegmentSpec([], base_offset=7)])
     log.partition("t", 2, [batches(3)])
     names = ("topic", "partition", "baseOffset", "endOffset", "sizeBytes", "isActive")
-    shown = [tuple(it[name] for name in names) for it in objects("ls", tmp_path, "--segments")]
+    shown = [tuple(row[name] for name in names) for row in objects("ls", tmp_path, "--segments")]
     rows = read_arrow(tmp_path, view="segments").read_all().to_pylist()
-    assert [tuple(it[name] for name in names) for it in rows] == shown
+    assert [tuple(row[name] for name in names) for row in rows] == shown
     assert [it[:4] for it in shown] == [
         ("t", 0, 0, 3),
         ("t", 0, 3, 3),
@@ -144,7 +144,7 @@ def test_rows_of_a_directory_beside_the_log(tmp_path: Path, kind: str) -> None:
     name = f".0a1b-{kind}"
     path = log.partition("gone", 3, [batches(2)], directory_suffix=name)
     rows = read_arrow(path).read_all().to_pylist()
-    assert [(it["topic"], it["partition"], it["offset"]) for it in rows] == [
+    assert [(row["topic"], row["partition"], row["offset"]) for row in rows] == [
         ("gone", 3, 0),
         ("gone", 3, 1),
     ]

@@ -33,14 +33,16 @@ AVAILABLE = [
 
 
 def sizes(ranges: list[OffsetRange]) -> list[tuple[int, int, int]]:
-    return [(it.topic_partition.partition, it.start_offset, it.end_offset) for it in ranges]
+    return [
+        (range.topic_partition.partition, range.start_offset, range.end_offset) for range in ranges
+    ]
 
 
 # Choice of partitions
 
 
 def names(selection: TopicSelection) -> list[str]:
-    return [str(it) for it in choose_partitions(selection, AVAILABLE)]
+    return [str(choose_partition) for choose_partition in choose_partitions(selection, AVAILABLE)]
 
 
 def test_default_is_every_topic_that_is_not_internal() -> None:
@@ -162,7 +164,7 @@ def test_division_drops_no_offset_and_makes_no_empty_range(
     divided = divide_ranges(ranges, min_partitions=minimum, max_records_per_partition=maximum)
     assert_covers(divided, ranges)
     if maximum is not None:
-        assert all(it.end_offset - it.start_offset <= maximum for it in divided)
+        assert all(part.end_offset - part.start_offset <= maximum for part in divided)
 
 
 @given(sizes=st.lists(st.integers(1, 50), max_size=5), maximum=st.integers(1, 60))
@@ -170,23 +172,23 @@ def test_division_of_small_ranges_by_records(sizes: list[int], maximum: int) -> 
     ranges = [OffsetRange(TopicPartition("t", n), 5, 5 + size) for n, size in enumerate(sizes)]
     divided = divide_ranges(ranges, max_records_per_partition=maximum, min_partitions=maximum)
     assert_covers(divided, ranges)
-    assert all(it.end_offset - it.start_offset <= maximum for it in divided)
+    assert all(part.end_offset - part.start_offset <= maximum for part in divided)
 
 
 def assert_covers(divided: list[OffsetRange], ranges: list[OffsetRange]) -> None:
-    assert all(it.start_offset < it.end_offset for it in divided)
+    assert all(part.start_offset < part.end_offset for part in divided)
     joined: list[OffsetRange] = []
-    for it in divided:
+    for part in divided:
         last = joined[-1] if joined else None
         if (
             last is not None
-            and last.topic_partition == it.topic_partition
-            and last.end_offset == it.start_offset
+            and last.topic_partition == part.topic_partition
+            and last.end_offset == part.start_offset
         ):
-            joined[-1] = OffsetRange(it.topic_partition, last.start_offset, it.end_offset)
+            joined[-1] = OffsetRange(part.topic_partition, last.start_offset, part.end_offset)
         else:
-            joined.append(it)
-    assert joined == [it for it in ranges if it.start_offset < it.end_offset]
+            joined.append(part)
+    assert joined == [range for range in ranges if range.start_offset < range.end_offset]
 
 
 # Segments and index entries
@@ -205,8 +207,8 @@ def test_segment_is_cut_behind_index_entries() -> None:
     positions = np.arange(100, 1000, 100)
     pieces = cut_at_index(OffsetRange(T0, 0, 100), 1000, last_offsets, positions, 350)
     assert pieces[0] == PlannedRange(OffsetRange(T0, 0, 30), 300)
-    assert_covers([it.offset_range for it in pieces], [OffsetRange(T0, 0, 100)])
-    assert all(it.size_bytes <= 350 for it in pieces)
+    assert_covers([piece.offset_range for piece in pieces], [OffsetRange(T0, 0, 100)])
+    assert all(piece.size_bytes <= 350 for piece in pieces)
 
 
 def test_segment_without_index_is_one_piece() -> None:
@@ -228,7 +230,7 @@ def test_pieces_of_a_segment_hold_each_offset_once_whatever_the_index_says(
     positions = np.array(sorted(position for _, position in entries), np.int64)
     wanted = OffsetRange(T0, start, start + size)
     pieces = cut_at_index(wanted, 10**6 + 1, last_offsets, positions, max_bytes)
-    assert_covers([it.offset_range for it in pieces], [wanted])
+    assert_covers([piece.offset_range for piece in pieces], [wanted])
 
 
 # Packing
@@ -237,7 +239,7 @@ def test_pieces_of_a_segment_hold_each_offset_once_whatever_the_index_says(
 def test_neighbours_are_packed_up_to_a_size() -> None:
     pieces = [PlannedRange(OffsetRange(T0, start, start + 10), 40) for start in range(0, 50, 10)]
     packs = pack(pieces, 100)
-    assert [sizes(it) for it in packs] == [[(0, 0, 20)], [(0, 20, 40)], [(0, 40, 50)]]
+    assert [sizes(pack) for pack in packs] == [[(0, 0, 20)], [(0, 20, 40)], [(0, 40, 50)]]
 
 
 def test_ranges_that_do_not_meet_stay_apart_in_a_pack() -> None:

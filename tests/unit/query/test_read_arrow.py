@@ -107,9 +107,13 @@ def many_topics(tmp_path: Path) -> Path:
 
 
 def test_topics_by_default_by_name_by_pattern_and_assigned(many_topics: Path) -> None:
-    assert [it[0] for it in places(many_topics)] == ["audit-events", "audit.events", "my-topic-2"]
+    assert [place[0] for place in places(many_topics)] == [
+        "audit-events",
+        "audit.events",
+        "my-topic-2",
+    ]
     assert places(many_topics, subscribe="audit.events") == [("audit.events", 0, 0)]
-    assert [it[0] for it in places(many_topics, subscribe_pattern="audit.events")] == [
+    assert [place[0] for place in places(many_topics, subscribe_pattern="audit.events")] == [
         "audit-events",
         "audit.events",
     ]

@@ -110,7 +110,7 @@ def test_offsets_below_the_last_segment_are_planned_without_opening_a_file(
     options: dict[str, Any] = {"startingOffsets": '{"t":{"0":3}}', "endingOffsets": '{"t":{"0":8}}'}
     assert spans(splits_of(three_segments, **options)) == [[(3, 8)]]
     assert spans(splits_of(three_segments, RowBounds(end_offset=8))) == [[(0, 8)]]
-    assert [it for it in opened if it.endswith((".log", ".index", ".timeindex"))] == []
+    assert [path for path in opened if path.endswith((".log", ".index", ".timeindex"))] == []
 
 
 def test_latest_is_fixed_by_the_plan(tmp_path: Path) -> None:

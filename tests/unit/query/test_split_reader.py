@@ -73,9 +73,9 @@ def test_permissive_gives_a_row_where_there_is_a_column(
     assert offsets(path, mode="PERMISSIVE") == [0, 1, 2, 3, 6, 7, 8, 9]
     columns = ["offset", "_corrupt_record", "topic"]
     rows = read_arrow(path, columns=columns, mode="PERMISSIVE").read_all().to_pylist()
-    good = [it for it in rows if it["_corrupt_record"] is None]
-    assert [it["offset"] for it in good] == [0, 1, 2, 3, 6, 7, 8, 9]
-    (bad,) = (it for it in rows if it["_corrupt_record"] is not None)
+    good = [row for row in rows if row["_corrupt_record"] is None]
+    assert [row["offset"] for row in good] == [0, 1, 2, 3, 6, 7, 8, 9]
+    (bad,) = (row for row in rows if row["_corrupt_record"] is not None)
     assert (bad["offset"], bad["topic"]) == (None, None)
     corrupt = bad["_corrupt_record"]
     assert corrupt["path"].endswith("t-0/00000000000000000000.log")

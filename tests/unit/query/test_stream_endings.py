@@ -32,7 +32,9 @@ def test_an_ending_timestamp_stops_the_stream_at_the_first_record_that_late(
 
 def test_ending_timestamps_by_partition(log: GrowingLog) -> None:
     for partition in (0, 1):
-        log.append(*[batch(it, timestamp_ms=1000 * it) for it in range(6)], partition=partition)
+        log.append(
+            *[batch(number, timestamp_ms=1000 * number) for number in range(6)], partition=partition
+        )
     ending = '{"t":{"0":2000,"1":9000}}'
     stream = Stream(log.path, startingOffsets="earliest", endingOffsetsByTimestamp=ending)
     assert stream.run() == [[], [0, 1, 0, 1, 2, 3, 4, 5]]

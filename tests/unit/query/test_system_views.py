@@ -156,7 +156,9 @@ def test_what_cannot_be_read_is_a_row_with_its_bytes(tmp_path: Path) -> None:
         "the key is null",
         None,
     ]
-    assert [(row["key"], row["value"]) for row in found] == [(it.key, it.value) for it in records]
+    assert [(row["key"], row["value"]) for row in found] == [
+        (record.key, record.value) for record in records
+    ]
     assert [row["isTombstone"] for row in found] == [False] * 5 + [True]
     assert [row["group"] for row in found] == ["g", None, "g", "g", None, "g"]
 
@@ -210,7 +212,7 @@ def test_a_metadata_log_without_its_front_goes_on_from_its_snapshot(tmp_path: Pa
 def test_a_changed_partition_says_what_changed_alone(tmp_path: Path) -> None:
     values = [topic("t", 1), partition(4, 1, 1, 2), change(4, 1, 3), change(4, 9, 3)]
     found = rows(
-        log_of(tmp_path, "__cluster_metadata", *(RecordSpec(value=it) for it in values)),
+        log_of(tmp_path, "__cluster_metadata", *(RecordSpec(value=value) for value in values)),
         "cluster_metadata",
     )
     assert [told(row, "topic", "partition", "replicas", "leader") for row in found[1:]] == [

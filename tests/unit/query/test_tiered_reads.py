@@ -133,7 +133,10 @@ def test_a_stream_goes_from_the_remote_tier_on_into_the_local_one(
     while (end := planner.latest_offset(start, planner.limits)) != start:
         for split in planner.plan(start, end):
             for batch in read_stream_split(pickle.loads(pickle.dumps(split)), request):
-                rows += [(it["topic"], it["partition"], it["offset"]) for it in as_rows(batch)]
+                rows += [
+                    (as_row["topic"], as_row["partition"], as_row["offset"])
+                    for as_row in as_rows(batch)
+                ]
         start = end
         batches += 1
     assert batches > 10

@@ -92,7 +92,7 @@ def test_format_is_found_by_name_and_gives_the_rows_of_arrow(
 def test_a_list_of_paths_is_one_log(spark: SparkSession, log: Path) -> None:
     paths = [str(log / "a-1"), str(log / "b-0" / f"{15:020}.log")]
     frame = spark.read.format("SegmentLog").load(paths)
-    counted = {(it.topic, it["count"]) for it in frame.groupBy("topic").count().collect()}
+    counted = {(row.topic, row["count"]) for row in frame.groupBy("topic").count().collect()}
     assert counted == {("a", 30), ("b", 15)}
 
 
@@ -253,8 +253,8 @@ def test_bad_bytes_name_file_position_and_offset(spark: SparkSession, tmp_path: 
     )
     permissive = spark.read.format("segmentlog").schema(schema).option("mode", "PERMISSIVE")
     rows = permissive.load(str(tmp_path)).collect()
-    assert sorted(it.offset for it in rows if it.offset is not None) == good
-    (corrupt,) = [it._corrupt_record for it in rows if it._corrupt_record is not None]
+    assert sorted(row.offset for row in rows if row.offset is not None) == good
+    (corrupt,) = [row._corrupt_record for row in rows if row._corrupt_record is not None]
     assert corrupt.path.endswith(f"{0:020}.log")
     assert corrupt.length == len(bad)
 
@@ -292,7 +292,7 @@ def test_views_through_spark(spark: SparkSession, tmp_path: Path) -> None:
     marker = control_batch(ABORT, base_offset=5, producer_id=4, producer_epoch=1)
     LogBuilder(tmp_path).partition("t", 0, [[batch(0, 5, **writes), marker]])
     batches = load(spark, tmp_path, view="batches").orderBy("baseOffset").collect()
-    assert [(it.baseOffset, it.isControl, it.recordCount) for it in batches] == [
+    assert [(batch.baseOffset, batch.isControl, batch.recordCount) for batch in batches] == [
         (0, False, 5),
         (5, True, 1),
     ]
@@ -303,7 +303,7 @@ def test_views_through_spark(spark: SparkSession, tmp_path: Path) -> None:
         5,
     )
     segments = load(spark, tmp_path, view="segments")
-    assert [it.endOffset for it in segments.select("endOffset").collect()] == [6]
+    assert [row.endOffset for row in segments.select("endOffset").collect()] == [6]
 
 
 # Pushdown
@@ -350,7 +350,7 @@ def test_one_load_filtered_and_whole_in_every_way(
     other = frame.where("offset >= 28")
     assert offsets(few.unionByName(other)) == [0, 1, 2, 28, 29]
     joined = frame.alias("all").join(few.alias("few"), expr("all.offset = few.offset + 20"))
-    assert [it.offset for it in joined.select("all.offset").orderBy("offset").collect()] == [
+    assert [row.offset for row in joined.select("all.offset").orderBy("offset").collect()] == [
         20,
         21,
         22,
@@ -392,7 +392,7 @@ def test_rows_of_bad_bytes_meet_predicates_as_nulls(
         .options(mode="PERMISSIVE", pushdown="true")
         .load(str(tmp_path))
     )
-    assert [it.offset for it in frame.where("offset >= 3").orderBy("offset").collect()] == [
+    assert [row.offset for row in frame.where("offset >= 3").orderBy("offset").collect()] == [
         3,
         4,
         *range(10, 15),

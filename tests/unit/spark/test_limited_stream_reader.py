@@ -30,5 +30,9 @@ def test_limits_that_spark_cannot_hand_over_are_said_once(
         assert type(make_stream_reader(limited)) is SegmentLogStreamReader
         make_stream_reader(limited)
         make_stream_reader(request_of(tmp_path))
-    told = [it for it in caplog.messages if "limits have no effect; Spark 4.2 and later can" in it]
+    told = [
+        message
+        for message in caplog.messages
+        if "limits have no effect; Spark 4.2 and later can" in message
+    ]
     assert len(told) == 1

@@ -316,7 +316,10 @@ def test_a_segment_that_compaction_merged_between_planning_and_reading(log: Grow
     log.segment(base=5).unlink()
     log.segment().write_bytes(batch(0, 5) + batch(5, 5))
     read = [
-        row["offset"] for it in tasks for part in stream.reader.read(it) for row in part.to_pylist()
+        row["offset"]
+        for task in tasks
+        for part in stream.reader.read(task)
+        for row in part.to_pylist()
     ]
     assert read == list(range(2, 11))
 

@@ -27,7 +27,7 @@ def heap() -> Iterator[None]:
 
 def is_collected(thing: object) -> bool:
     """Tell whether the garbage collector looks at a thing, as it does at none that is frozen."""
-    return any(it is thing for it in gc.get_objects())
+    return any(known is thing for known in gc.get_objects())
 
 
 def test_a_process_that_spark_did_not_fork_is_left_alone() -> None:
@@ -68,8 +68,8 @@ def test_tasks_of_batches_and_streams_freeze_their_worker(
     batch: Any = source.reader(schema)
     stream: Any = source.streamReader(schema)
     end = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
-    shares = [(batch, it) for it in batch.partitions()]
-    shares += [(stream, it) for it in stream.partitions({"t": {"0": 0}}, end)]
+    shares = [(batch, partition) for partition in batch.partitions()]
+    shares += [(stream, partition) for partition in stream.partitions({"t": {"0": 0}}, end)]
     rows = [arrow_batch.num_rows for reader, it in shares for arrow_batch in reader.read(it)]
     assert sum(rows) == 3 + (end["t"]["0"])
     assert work == ["read"] * len(shares)

@@ -32,7 +32,9 @@ def test_a_time_before_1970_fails_the_write_and_names_its_row(
 ) -> None:
     save(spark.sql("select 'before' as value"), tmp_path, topic="t")
     times = "timestamp'1970-01-01 00:00:00'", "timestamp'1969-12-31 23:59:55'"
-    frame = spark.sql(" union all ".join(f"select 'v' as value, {it} as timestamp" for it in times))
+    frame = spark.sql(
+        " union all ".join(f"select 'v' as value, {time} as timestamp" for time in times)
+    )
     with pytest.raises(
         PySparkException, match=r"column timestamp, row [01]: -5000 ms is before 1970"
     ):

@@ -128,7 +128,7 @@ def test_where_many_new_partitions_go_is_worked_out_few_times(tmp_path: Path) ->
     assert targets._deal_out.cache_info().misses <= 11
     assert [chosen.count(path) for path in layout.log_directories] == [500, 501]
     planned = read_target_layout(paths, new_partition_count=1001)
-    assert [planned.directory_of(TopicPartition("new", it)) for it in range(1001)] == chosen
+    assert [planned.directory_of(TopicPartition("new", number)) for number in range(1001)] == chosen
 
 
 def test_a_topic_made_anew_has_none_of_the_settings_of_the_old_one(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_a_segment_of_which_only_the_log_is_renamed_yet_is_going(tmp_path: Path)
     assert open_one(tmp_path).lost_segments == []
     (directory / segment_file_name(10)).unlink()
     lost = open_one(tmp_path).lost_segments
-    assert [(it.start_offset, it.end_offset) for it in lost] == [(10, 20)]
+    assert [(lost_range.start_offset, lost_range.end_offset) for lost_range in lost] == [(10, 20)]
 
 
 def test_a_busy_folder_is_believed_when_its_segments_stay(

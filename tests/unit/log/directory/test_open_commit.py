@@ -43,7 +43,7 @@ def test_parts_of_a_commit_are_found_from_any_of_its_directories(scenario: Scena
     wanted = set(scenario.directories)
     for directory in scenario.directories:
         assert read_open_commit(directory) is not None
-        assert {it.log_directory for it in read_journals(directory)} == wanted
+        assert {journal.log_directory for journal in read_journals(directory)} == wanted
 
 
 def test_a_part_counts_once_the_directory_that_decides_is_found(
@@ -54,4 +54,6 @@ def test_a_part_counts_once_the_directory_that_decides_is_found(
     Path(first).rename(moved)
     with pytest.raises(RecoveryError, match=f"once at {first}, which is not there"):
         read_journals(second)
-    assert [it.log_directory for it in read_journals(second, [moved])] == [second]
+    assert [journal.log_directory for journal in read_journals(second, [moved])] == [
+        second
+    ]

@@ -174,6 +174,6 @@ def test_a_file_on_its_way_is_read_by_its_own_path(tmp_path: Path, suffix: str) 
         log = open_one(path)
         expected = [] if suffix == ".swap" else [0, 1, 2]
         assert offsets(log) == expected
-        assert [it.log_path for it in log.segments] == [str(directory / name)]
+        assert [segment.log_path for segment in log.segments] == [str(directory / name)]
         assert log.segments[0].end_offset_bound == 3
     assert offsets(open_one(directory / "0*.log*")) == [4, 5]

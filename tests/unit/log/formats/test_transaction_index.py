@@ -62,8 +62,9 @@ def test_many_batches_are_told_as_one_by_one(
     )
     expected = [
         any(
-            producer == it.producer_id and it.first_offset <= base <= it.last_offset
-            for it in aborted.transactions
+            producer == transaction.producer_id
+            and transaction.first_offset <= base <= transaction.last_offset
+            for transaction in aborted.transactions
         )
         for producer, base in batches
     ]

@@ -40,12 +40,12 @@ def calls_around(source: str) -> list[str]:
     found: list[str] = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            found.extend(it.name for it in node.names if it.name.split(".")[0] in MODULES)
+            found.extend(name.name for name in node.names if name.name.split(".")[0] in MODULES)
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
             if node.module in MODULES:
                 found.append(node.module)
             elif node.module == "os":
-                found.extend(f"os.{it.name}" for it in node.names if it.name in CALLS)
+                found.extend(f"os.{name.name}" for name in node.names if name.name in CALLS)
         elif isinstance(node, ast.Attribute):
             is_os = isinstance(node.value, ast.Name) and node.value.id in ("os", "posix")
             if (is_os and node.attr in CALLS) or node.attr in METHODS:
@@ -58,9 +58,9 @@ def calls_around(source: str) -> list[str]:
 @pytest.mark.parametrize(
     "path",
     [
-        it
-        for it in sorted(PACKAGE.rglob("*.py"))
-        if it not in NO_LOG and not {LAYER, BUILDERS}.intersection(it.parents)
+        path
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path not in NO_LOG and not {LAYER, BUILDERS}.intersection(path.parents)
     ],
     ids=lambda it: str(it.relative_to(PACKAGE)),
 )
@@ -74,7 +74,7 @@ def mappings_in(source: str) -> list[str]:
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Import() | ast.ImportFrom():
-                names = [it.name for it in node.names] + [getattr(node, "module", None) or ""]
+                names = [name.name for name in node.names] + [getattr(node, "module", None) or ""]
             case ast.Attribute():
                 names = [node.attr]
             case ast.Name():

@@ -15,7 +15,7 @@ from tests.support.reading import batch
 
 
 def test_a_leader_epoch_between_others_is_found(tmp_path: Path) -> None:
-    batches = [batch(5 * it, 5) for it in range(4)]
+    batches = [batch(5 * number, 5) for number in range(4)]
     log = build(tmp_path, batches)
     assert findings(tmp_path) == []
     flip(log, len(batches[0]) + 13, 0)

@@ -53,7 +53,7 @@ def test_a_segment_beside_those_that_it_is_split_into_is_whole(log: PartitionLog
     assert offsets(PartitionLog.open(log.directory)) == list(range(30))
     view = read_arrow(log.directory, view="batches").read_all()
     assert view["baseOffset"].to_pylist() == list(range(0, 30, 5))
-    kinds = {it.kind for it in verification.verify(log.directory)}
+    kinds = {finding.kind for finding in verification.verify(log.directory)}
     assert kinds <= {FindingKind.MISSING_INDEX}
 
 
@@ -154,5 +154,5 @@ def test_a_cleaner_that_has_come_to_the_end_of_a_log_that_grew_is_no_finding(
 
     note_calls(monkeypatch, verification, "read_text", grow)
     builder._offset_checkpoint("cleaner-offset-checkpoint", {("t", 0): 10})
-    found = [it.detail for it in verification.verify(str(tmp_path))]
+    found = [finding.detail for finding in verification.verify(str(tmp_path))]
     assert found == ([] if grows else ["names offset 10 of a log that ends at 5"])

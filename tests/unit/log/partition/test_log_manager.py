@@ -166,7 +166,11 @@ def test_commits_to_other_topics_make_no_reader_wait(
     builder = LogBuilder(tmp_path)
     directories = [builder.partition("t", number, [[batch(0, 5)]]) for number in range(20)]
     busy = builder.partition("busy", 0, [[batch(0, 1)]])
-    for path in [*directories, *(file for it in directories for file in it.iterdir()), tmp_path]:
+    for path in [
+        *directories,
+        *(file for directory in directories for file in directory.iterdir()),
+        tmp_path,
+    ]:
         os.utime(path, (1, 1))
     commits: list[str] = []
 

@@ -30,7 +30,7 @@ def test_loss_that_does_not_fail_is_told_and_the_rest_is_read(log: PartitionLog)
     wanted = scan_options(start=3, end=30, fail_on_data_loss=False)
     rows = column(scan_segments(segments, wanted, on_data_loss=lost.append), "offset")
     assert rows == list(range(10, 30))
-    assert [(it.start_offset, it.end_offset) for it in lost] == [(3, 10)]
+    assert [(lost_range.start_offset, lost_range.end_offset) for lost_range in lost] == [(3, 10)]
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -42,7 +42,7 @@ def test_a_partition_that_vanished_is_data_loss(log: PartitionLog, committed: bo
     lost: list[LostRange] = []
     wanted = scan_options(start=3, end=30, committed=committed, fail_on_data_loss=False)
     assert list(scan_segments(segments, wanted, on_data_loss=lost.append)) == []
-    assert [(it.start_offset, it.end_offset) for it in lost] == [(3, 30)]
+    assert [(lost_range.start_offset, lost_range.end_offset) for lost_range in lost] == [(3, 30)]
 
 
 def test_a_hole_of_a_segment_in_the_middle_is_a_gap_like_compactions(log: PartitionLog) -> None:

@@ -57,7 +57,7 @@ def test_a_snapshot_tells_what_began_in_a_segment_that_is_gone(tmp_path: Path) -
     remove([tmp_path], "*.snapshot")
     reindex(str(tmp_path))
     assert entries(directory, 5) == []
-    assert [it.first_offset for it in entries(directory, 8)] == [5]
+    assert [entry.first_offset for entry in entries(directory, 8)] == [5]
 
 
 def test_behind_bad_bytes_transaction_indexes_stay_up_to_the_next_snapshot(tmp_path: Path) -> None:
@@ -68,11 +68,11 @@ def test_behind_bad_bytes_transaction_indexes_stay_up_to_the_next_snapshot(tmp_p
     before = transaction_indexes([tmp_path])
     for offset in (5, 8):
         (directory / f"{offset:020d}.snapshot").unlink()
-    actions = {Path(it.path).name[:20]: it for it in reindex(str(tmp_path))}
+    actions = {Path(action.path).name[:20]: action for action in reindex(str(tmp_path))}
     assert transaction_indexes([tmp_path]) == before
-    assert [it.is_done for it in actions.values()] == [False, True, True, True]
+    assert [action.is_done for action in actions.values()] == [False, True, True, True]
     kept = "bad bytes before the segment may hide what was open"
-    assert [kept in it.detail for it in actions.values()] == [False, True, True, False]
+    assert [kept in action.detail for action in actions.values()] == [False, True, True, False]
     # From the snapshot at 11 on all is known again.
     remove([tmp_path], "*.txnindex")
     reindex(str(tmp_path))
@@ -87,5 +87,5 @@ def test_a_marker_that_cannot_be_read_hides_what_was_open(tmp_path: Path) -> Non
     build(tmp_path, [*first, unreadable], [*second[1:]], third)
     before = transaction_indexes([tmp_path])
     actions = reindex(str(tmp_path))
-    assert ["not the transaction index" in it.detail for it in actions] == [True] * 3
+    assert ["not the transaction index" in action.detail for action in actions] == [True] * 3
     assert transaction_indexes([tmp_path]) == before

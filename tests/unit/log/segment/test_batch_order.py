@@ -27,10 +27,10 @@ def wrappers(magic: int) -> list[bytes]:
         legacy_message_set(
             magic,
             [RecordSpec(value=noise.bytes(40)) for _ in range(10)],
-            base_offset=10 * it,
+            base_offset=10 * number,
             codec="snappy",
         )
-        for it in range(3)
+        for number in range(3)
     ]
 
 
@@ -44,7 +44,7 @@ def test_the_messages_of_a_bad_wrapper_are_no_entries_of_the_log(
     log = build(tmp_path, blocks, recovery_point=30)
     flip(log, sum(map(len, blocks[:row])) + place, 1)
     given, _ = permissive(tmp_path)
-    assert given == [it for it in range(30) if it // 10 != row]
+    assert given == [number for number in range(30) if number // 10 != row]
     assert len(findings(tmp_path)) == 1
 
 
@@ -112,7 +112,9 @@ def test_a_last_batch_that_repeats_some_offsets_is_believed_where_the_log_ends_w
     reaching = legacy_message_set(1, eight, base_offset=6, codec="gzip")
     first = batch(0, 10)
     if is_wrapper:
-        first = legacy_message_set(1, [RecordSpec(value=b"v", offset_delta=it) for it in range(10)])
+        first = legacy_message_set(
+            1, [RecordSpec(value=b"v", offset_delta=number) for number in range(10)]
+        )
     builder = LogBuilder(tmp_path)
     last = reaching if is_wrapper else batch(6, 8)
     builder.partition("t", 0, [SegmentSpec([first, last], base_offset=0)])

@@ -47,11 +47,15 @@ def large_log(path: Path, *, bad: int | None = None, count: int = 40) -> Path:
 
 def threads_of_reads() -> list[str]:
     ours = ("segmentlog-read_", "segmentlog-decode_")
-    return [it.name for it in threading.enumerate() if it.name.startswith(ours)]
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(ours)]
 
 
 def open_logs(path: Path) -> list[str]:
-    return [it.path for it in psutil.Process().open_files() if it.path.startswith(str(path))]
+    return [
+        open_file.path
+        for open_file in psutil.Process().open_files()
+        if open_file.path.startswith(str(path))
+    ]
 
 
 @pytest.mark.usefixtures("_three_cores")
@@ -91,7 +95,7 @@ def test_an_error_comes_after_the_rows_of_pieces_before_it(tmp_path: Path, bad: 
     log = large_log(tmp_path, bad=bad)
     seen: list[int] = []
     with pytest.raises(CrcMismatchError) as in_threads:
-        seen.extend(it for batch in read_arrow(log) for it in batch["offset"].to_pylist())
+        seen.extend(row for batch in read_arrow(log) for row in batch["offset"].to_pylist())
     with pytest.raises(CrcMismatchError) as alone:
         read_arrow(log, use_threads=False).read_all()
     assert str(in_threads.value) == str(alone.value)

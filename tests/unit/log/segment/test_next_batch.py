@@ -37,7 +37,9 @@ def test_a_dirty_batch_in_the_middle_is_an_error_or_is_skipped_alone(tmp_path: P
     rows, skipped = skipping(log)
     assert rows == [0, 1, 2, 3, 6, 7, 8, 9]
     size = len(batch(0, 2))
-    assert [(it.position, it.length) for it in skipped] == [(2 * size, size)]
+    assert [(skipped_range.position, skipped_range.length) for skipped_range in skipped] == [
+        (2 * size, size)
+    ]
     assert "crc mismatch" in skipped[0].reason
     assert skipped[0].path == log_file(log)
 
@@ -82,7 +84,9 @@ def test_an_entry_whose_checksum_is_right_and_whose_content_is_not_is_skipped_al
         offsets(log)
     rows, skipped = skipping(log)
     assert rows == [0, 1, 5, 6]
-    assert [(it.position, it.length) for it in skipped] == [(len(batch(0, 2)), len(bad))]
+    assert [(skipped_range.position, skipped_range.length) for skipped_range in skipped] == [
+        (len(batch(0, 2)), len(bad))
+    ]
 
 
 def test_a_length_that_is_too_large_does_not_swallow_what_follows(tmp_path: Path) -> None:
@@ -92,7 +96,9 @@ def test_a_length_that_is_too_large_does_not_swallow_what_follows(tmp_path: Path
         offsets(log)
     rows, skipped = skipping(log)
     assert rows == [0, 2, 3]
-    assert [(it.position, it.length) for it in skipped] == [(len(batch(0)), len(batch(1)))]
+    assert [(skipped_range.position, skipped_range.length) for skipped_range in skipped] == [
+        (len(batch(0)), len(batch(1)))
+    ]
 
 
 def test_a_length_that_is_slightly_wrong_costs_one_batch(tmp_path: Path) -> None:
@@ -102,7 +108,7 @@ def test_a_length_that_is_slightly_wrong_costs_one_batch(tmp_path: Path) -> None
         offsets(log)
     rows, skipped = skipping(log)
     assert rows == [0, 2, 3]
-    assert sum(it.length for it in skipped) == len(batch(1))
+    assert sum(skipped_range.length for skipped_range in skipped) == len(batch(1))
 
 
 def test_rubbish_between_batches_is_skipped_and_told(tmp_path: Path) -> None:
@@ -112,7 +118,9 @@ def test_rubbish_between_batches_is_skipped_and_told(tmp_path: Path) -> None:
         offsets(log)
     rows, skipped = skipping(log)
     assert rows == [0, 1, 2, 3]
-    assert [(it.position, it.length) for it in skipped] == [(len(batch(0, 2)), len(rubbish))]
+    assert [(skipped_range.position, skipped_range.length) for skipped_range in skipped] == [
+        (len(batch(0, 2)), len(rubbish))
+    ]
 
 
 def test_rubbish_at_the_end_of_a_clean_log_is_an_error_and_is_told_when_skipped(
@@ -123,7 +131,9 @@ def test_rubbish_at_the_end_of_a_clean_log_is_an_error_and_is_told_when_skipped(
         offsets(log)
     rows, skipped = skipping(log)
     assert rows == [0, 1]
-    assert [(it.position, it.length) for it in skipped] == [(len(batch(0, 2)), 80)]
+    assert [(skipped_range.position, skipped_range.length) for skipped_range in skipped] == [
+        (len(batch(0, 2)), 80)
+    ]
 
 
 def test_later_segments_are_read_when_an_earlier_one_is_bad(tmp_path: Path) -> None:
@@ -132,7 +142,7 @@ def test_later_segments_are_read_when_an_earlier_one_is_bad(tmp_path: Path) -> N
         offsets(log)
     rows, skipped = skipping(log)
     assert rows == [0, 3, 4]
-    assert [it.length for it in skipped] == [100]
+    assert [skipped_range.length for skipped_range in skipped] == [100]
 
 
 def test_a_huge_length_in_a_sparse_file_takes_no_memory(tmp_path: Path) -> None:
@@ -170,7 +180,7 @@ def test_bad_batches_and_rubbish_next_to_each_other_cost_only_themselves(tmp_pat
     log = build_log(tmp_path, [batch(0, 2), lying, b"\xff" * 50, batch(3, 2)])
     rows, skipped = skipping(log)
     assert rows == [0, 1, 3, 4]
-    assert sum(it.length for it in skipped) == len(lying) + 50
+    assert sum(skipped_range.length for skipped_range in skipped) == len(lying) + 50
 
 
 def test_cut_ranges_of_one_segment_report_bad_bytes_together_at_least_once(tmp_path: Path) -> None:

@@ -77,10 +77,10 @@ def test_bad_bytes_behind_are_an_error_after_the_rows_before_them(
     rows = log.scan(options=OFFSETS, end_offset=BATCHES)
     read: list[int] = []
     with pytest.raises(error):
-        read.extend(it for batch in rows for it in batch[0].to_pylist())
+        read.extend(row for batch in rows for row in batch[0].to_pylist())
     assert read == list(range(len(read)))
     skipping = ScanOptions(columns=("offset",), skip_corrupt=True)
-    assert scan(log_path, skipping) == [it for it in range(BATCHES) if it != bad]
+    assert scan(log_path, skipping) == [number for number in range(BATCHES) if number != bad]
 
 
 def test_a_scan_that_is_given_up_leaves_no_thread(tmp_path: Path) -> None:

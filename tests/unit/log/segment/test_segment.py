@@ -99,7 +99,9 @@ def test_zeros_with_data_behind_them_are_an_error(tmp_path: Path, zeros: int) ->
         offsets(log)
     rows, skipped = skipping(log)
     assert rows == list(range(10))
-    assert [(it.position, it.length) for it in skipped] == [(len(batch(0, 5)), zeros)]
+    assert [(skipped_range.position, skipped_range.length) for skipped_range in skipped] == [
+        (len(batch(0, 5)), zeros)
+    ]
 
 
 def test_a_bad_last_batch_is_the_end_where_a_crash_can_have_left_it(tmp_path: Path) -> None:

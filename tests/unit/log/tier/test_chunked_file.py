@@ -29,13 +29,13 @@ def chunked(plain: bytes, chunk_bytes: int = CHUNK) -> tuple[BytesFile, bytes]:
         bytes(cramjam.zstd.compress(plain[start : start + chunk_bytes]))
         for start in range(0, len(plain), chunk_bytes)
     ]
-    sizes = [len(it) for it in parts]
+    sizes = [len(part) for part in parts]
     base = min(sizes[:-1], default=0)
     if len(sizes) == 1:
         code = (1).to_bytes(4, "big")
     else:
         code = len(sizes).to_bytes(4, "big") + base.to_bytes(4, "big") + b"\4"
-        code += b"".join((it - base).to_bytes(4, "big") for it in sizes[:-1])
+        code += b"".join((size - base).to_bytes(4, "big") for size in sizes[:-1])
     code += sizes[-1].to_bytes(4, "big")
     text = base64.b64encode(bytes(cramjam.zstd.compress(code))).decode()
     data = manifest(

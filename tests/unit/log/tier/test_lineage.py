@@ -114,5 +114,9 @@ def test_each_offset_is_in_one_piece_of_a_segment_that_has_it(spans: list[tuple[
     assert held == sorted({o for start, size in spans for o in range(start, start + size)})
     for piece in pieces:
         for offset in range(piece.start_offset, piece.end_offset or 0):
-            having = [it for it in segments if it.base_offset <= offset < (it.end_offset or 0)]
-            assert piece.segment.base_offset == max(it.base_offset for it in having)
+            having = [
+                segment
+                for segment in segments
+                if segment.base_offset <= offset < (segment.end_offset or 0)
+            ]
+            assert piece.segment.base_offset == max(segment.base_offset for segment in having)

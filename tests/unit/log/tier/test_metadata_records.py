@@ -48,7 +48,9 @@ def values(store: Store) -> Iterator[tuple[str, bytes]]:
 @pytest.mark.parametrize("name", STORES)
 def test_records_are_what_kafka_prints(open_store: OpenStore, name: str) -> None:
     store = open_store(name)
-    printed = {" ".join(it.split(" ", 2)[:2]): it.split(" ", 2)[2] for it in store.metadata_text()}
+    printed = {
+        " ".join(line.split(" ", 2)[:2]): line.split(" ", 2)[2] for line in store.metadata_text()
+    }
     found = {place: parse_metadata_record(value) for place, value in values(store)}
     assert found.keys() == printed.keys()
     for place, record in found.items():
@@ -65,7 +67,7 @@ def _printed_parts(record: SegmentRecord | SegmentUpdate) -> list[str]:
         "customMetadata=Optional" + (".empty" if record.custom_metadata is None else "["),
     ]
     if isinstance(record, SegmentRecord):
-        epochs = ", ".join(f"{it.epoch}={it.start_offset}" for it in record.leader_epochs)
+        epochs = ", ".join(f"{entry.epoch}={entry.start_offset}" for entry in record.leader_epochs)
         parts += [
             f"startOffset={record.base_offset},",
             f"endOffset={record.end_offset - 1},",

@@ -30,14 +30,14 @@ def test_the_topic_is_read_on_from_where_it_was(open_store: OpenStore, name: str
     store = open_store(name)
     topic = MetadataTopic([(LOCAL, store.log_directory)])
     topic.refresh()
-    before = {it: topic.find(it) for it in topic.partitions()}
+    before = {partition: topic.find(partition) for partition in topic.partitions()}
     topic.refresh()
-    assert {it: topic.find(it) for it in topic.partitions()} == before
+    assert {partition: topic.find(partition) for partition in topic.partitions()} == before
     states = {
         segment.state
-        for it in before.values()
-        if it is not None
-        for segment in it.segments.values()
+        for record in before.values()
+        if record is not None
+        for segment in record.segments.values()
     }
     assert SegmentState.COPY_FINISHED in states
     assert SegmentState.DELETE_FINISHED in states

@@ -21,7 +21,7 @@ def test_the_view_of_segments_names_tiers_and_objects(open_store: OpenStore) -> 
     rows = read_arrow(
         store.log_directory, view="segments", **options_of(store, subscribe="t.tx")
     ).read_all()
-    found = {(it["partition"], it["baseOffset"]): it for it in rows.to_pylist()}
+    found = {(row["partition"], row["baseOffset"]): row for row in rows.to_pylist()}
     assert {it["tier"] for it in found.values()} == {"local", "remote"}
     for it in found.values():
         is_remote = it["tier"] == "remote"

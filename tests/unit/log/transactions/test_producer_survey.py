@@ -71,7 +71,7 @@ def test_the_earliest_open_transaction_is_the_last_stable_offset(tmp_path: Path)
 
 def test_a_marker_with_a_bumped_epoch_ends_the_transaction(tmp_path: Path) -> None:
     found = survey_of(tmp_path, data(1, 0, epoch=4), marker(ABORT, 1, 1, epoch=5))
-    assert [it.last_offset for it in found.aborted] == [1]
+    assert [transaction.last_offset for transaction in found.aborted] == [1]
     (state,) = found.producers.states
     assert (state.producer_epoch, state.last_offset, state.last_sequence) == (5, -1, -1)
     last = found.producers.last_batches(now_ms=NOW_MS, expiration_ms=1000)[1]

@@ -154,12 +154,15 @@ class PlainTracker:
         marker_type = COMMIT if entry.kind == "commit" else ABORT
         transaction.marker = Marker(marker_type, COORDINATOR_EPOCH)
         transaction.marker_offset = entry.base_offset
-        begins = [it.first_offset for it in self.still_open.values()]
+        begins = [transaction.first_offset for transaction in self.still_open.values()]
         transaction.last_stable_offset = min(begins, default=entry.base_offset + 1)
         self.ended.append(transaction)
 
     def sorted_states(self) -> list[ProducerState]:
-        open_offsets = {it.producer_id: it.first_offset for it in self.still_open.values()}
+        open_offsets = {
+            transaction.producer_id: transaction.first_offset
+            for transaction in self.still_open.values()
+        }
         rows = []
         for _, state in sorted(self.states.items()):
             fields = {name: getattr(state, name) for name in ProducerState.__dataclass_fields__}
@@ -205,16 +208,16 @@ def test_the_compiled_tracker_follows_as_a_plain_one_does(
             plain.take(entry)
     expected = plain.ended
     if uncommitted_only:
-        expected = [it for it in plain.ended if it.is_aborted]
-        ended = [_without_stable(it) for it in ended]
-        expected = [_without_stable(it) for it in expected]
+        expected = [transaction for transaction in plain.ended if transaction.is_aborted]
+        ended = [_without_stable(transaction) for transaction in ended]
+        expected = [_without_stable(record) for record in expected]
     assert ended == expected
-    still_open = sorted(plain.still_open.values(), key=lambda it: it.first_offset)
+    still_open = sorted(plain.still_open.values(), key=lambda transaction: transaction.first_offset)
     assert tracker.open_transactions == still_open
     assert tracker.states == plain.sorted_states()
     next_offset = laid_out[-1].last_offset + 1 if laid_out else 0
     assert tracker.last_stable_offset == min(
-        (it.first_offset for it in still_open), default=next_offset
+        (transaction.first_offset for transaction in still_open), default=next_offset
     )
 
 
@@ -228,15 +231,19 @@ def test_thousands_of_producers_and_transactions_make_their_tables_grow(
     transactions_only: bool,
 ) -> None:
     producers = range(3000)
-    data = [("data", it, 0, 0) for it in producers]
-    markers = [("abort" if it % 2 else "commit", it, 0, 0) for it in producers]
+    data = [("data", producer, 0, 0) for producer in producers]
+    markers = [("abort" if producer % 2 else "commit", producer, 0, 0) for producer in producers]
     laid_out = _laid_out([*data, *markers, *data])
     tracker = ProducerTracker(transactions_only=transactions_only)
-    ended = tracker.apply(_piece([it.encode() for it in laid_out]), "log")
-    assert [it.producer_id for it in ended] == list(producers)
+    ended = tracker.apply(_piece([entry.encode() for entry in laid_out]), "log")
+    assert [transaction.producer_id for transaction in ended] == list(producers)
     # The next one to begin is the oldest that is open, until all of the first round have ended.
-    assert [it.last_stable_offset for it in ended[:-1]] == [3 * it + 3 for it in producers[:-1]]
-    assert [it.producer_id for it in tracker.open_transactions] == list(producers)
+    assert [transaction.last_stable_offset for transaction in ended[:-1]] == [
+        3 * producer + 3 for producer in producers[:-1]
+    ]
+    assert [open_transaction.producer_id for open_transaction in tracker.open_transactions] == list(
+        producers
+    )
 
 
 def test_a_tracker_goes_on_from_a_snapshot_of_itself() -> None:
@@ -244,7 +251,7 @@ def test_a_tracker_goes_on_from_a_snapshot_of_itself() -> None:
         [("data", 1, 0, 0), ("data", 2, 0, 0), ("abort", 1, 0, 0), ("plain", 3, 0, 7)]
     )
     whole = ProducerTracker()
-    whole.apply(_piece([it.encode() for it in laid_out]), "log")
+    whole.apply(_piece([entry.encode() for entry in laid_out]), "log")
     again = ProducerTracker.of(whole.states, whole.next_offset)
     assert again.states == whole.states
     assert again.last_stable_offset == whole.last_stable_offset == 3
@@ -256,12 +263,12 @@ def test_a_tracker_goes_on_from_a_snapshot_of_itself() -> None:
 @pytest.mark.parametrize("change", ["control", "transactional", "magic"])
 def test_what_one_flipped_bit_made_of_a_marker_is_an_error_or_left_out(change: str) -> None:
     laid_out = _laid_out([("data", 1, 0, 0), ("abort", 1, 0, 0), ("data", 1, 0, 3)])
-    batches = [bytearray(it.encode()) for it in laid_out]
+    batches = [bytearray(entry.encode()) for entry in laid_out]
     if change == "magic":
         batches[1][16] = 0
     else:
         batches[1][22] ^= 0x20 if change == "control" else 0x10
-    piece = _piece([bytes(it) for it in batches])
+    piece = _piece([bytes(batch) for batch in batches])
     assert len(piece.table) == len(batches)
     with pytest.raises(CorruptRecordError, match="wrong checksum"):
         ProducerTracker(transactions_only=True).apply(piece, "log")

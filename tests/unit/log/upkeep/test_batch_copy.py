@@ -24,7 +24,8 @@ def open_source(path: Path, segments: list[list[bytes]]) -> PartitionLog:
 def copied(target: NewSegments) -> dict[int, bytes]:
     target.finish()
     return {
-        it: Path(target.folder, segment_file_name(it)).read_bytes() for it in target.base_offsets
+        base_offset: Path(target.folder, segment_file_name(base_offset)).read_bytes()
+        for base_offset in target.base_offsets
     }
 
 
@@ -41,14 +42,14 @@ def test_segments_begin_where_those_of_the_source_do(tmp_path: Path) -> None:
 
 
 def test_what_fills_a_gap_goes_into_the_segment_that_is_begun(tmp_path: Path) -> None:
-    mine = open_source(tmp_path / "a", [[batch(it) for it in range(8)]])
+    mine = open_source(tmp_path / "a", [[batch(number) for number in range(8)]])
     others = open_source(tmp_path / "b", [[batch(0), batch(1)], [batch(2), batch(3), batch(4)]])
     target = NewSegments(str(tmp_path))
     for log, start, end in ((mine, 0, 1), (others, 1, 4), (mine, 4, 8)):
         assert copy_batches(log, within(start, end), target) == []
     found = copied(target)
     assert list(found) == [0, 2]
-    assert b"".join(found.values()) == b"".join(batch(it) for it in range(8))
+    assert b"".join(found.values()) == b"".join(batch(number) for number in range(8))
 
 
 def test_batches_that_reach_over_an_end_are_left_out_and_told(tmp_path: Path) -> None:
@@ -66,7 +67,7 @@ def test_batches_that_reach_over_an_end_are_left_out_and_told(tmp_path: Path) ->
 def test_a_segment_that_would_grow_too_large_is_followed_by_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    data = [batch(it) for it in range(10)]
+    data = [batch(number) for number in range(10)]
     log = open_source(tmp_path / "a", [data])
     most = {"MAX_SEGMENT_BYTES": 4 * len(data[0]) + 1, "MAX_RELATIVE_OFFSET": 3}[limit]
     monkeypatch.setattr(batch_copy, limit, most)

@@ -28,11 +28,11 @@ ZERO_LOG = "t-0/00000000000000000000.log"
 def corrupt(path: Path, **options: Any) -> list[dict[str, object]]:
     columns = ["offset", "_corrupt_record"]
     table = read_arrow(path, columns=columns, mode="PERMISSIVE", **options).read_all()
-    return [it for it in table["_corrupt_record"].to_pylist() if it is not None]
+    return [row for row in table["_corrupt_record"].to_pylist() if row is not None]
 
 
 def findings(path: Path) -> list[Finding]:
-    return [it for it in verify(str(path), deep=True) if not it.is_harmless]
+    return [finding for finding in verify(str(path), deep=True) if not finding.is_harmless]
 
 
 def put(path: Path, position: int, data: bytes) -> None:
@@ -114,7 +114,7 @@ def test_a_closed_segment_that_ends_before_its_index_does_has_lost_records(
 ) -> None:
     first = three_segments(tmp_path)[0]
     size = first.stat().st_size
-    half = sum(len(it) for it in ten_batches()[:5])
+    half = sum(len(ten_batch) for ten_batch in ten_batches()[:5])
     if zeroed:
         put(first, half, bytes(size - half))
     else:
@@ -138,7 +138,7 @@ def test_a_closed_segment_that_ends_before_its_index_does_has_lost_records(
 def test_recovery_says_which_offsets_are_lost_with_the_evidence(tmp_path: Path) -> None:
     first = three_segments(tmp_path)[0]
     with open(first, "r+b") as file:
-        file.truncate(sum(len(it) for it in ten_batches()[:5]))
+        file.truncate(sum(len(ten_batch) for ten_batch in ten_batches()[:5]))
     told = [action.detail for action in recover(str(tmp_path), dry_run=True)]
     assert any("offsets 50 to 99 are missing" in detail for detail in told)
     done = [action.detail for action in recover(str(tmp_path), truncate=True)]
@@ -153,7 +153,7 @@ def test_zeros_that_no_index_reaches_into_are_padding(tmp_path: Path) -> None:
     )
     assert read_offsets(tmp_path) == [*range(100), *range(150, 155)]
     # Only a broker that recovers, which would delete what lies behind them, makes something of it.
-    assert [it.kind for it in findings(tmp_path)] == [FindingKind.TORN_SEGMENT]
+    assert [finding.kind for finding in findings(tmp_path)] == [FindingKind.TORN_SEGMENT]
 
 
 def test_an_index_that_is_wrong_elsewhere_is_no_witness_of_a_loss(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_log_that_ends_below_its_recovery_point_has_lost_records(tmp_path: Pat
     LogBuilder(tmp_path).recovery_points({("t", 0): 300})
     assert read_offsets(tmp_path) == list(range(300))
     with open(last, "r+b") as file:
-        file.truncate(sum(len(it) for it in ten_batches(200)[:9]) + 30)
+        file.truncate(sum(len(ten_batch) for ten_batch in ten_batches(200)[:9]) + 30)
     for is_clean in (False, True):
         with pytest.raises(DataLossError, match=r"\[290, 300\).* recovery point 300"):
             read_offsets(tmp_path)
@@ -201,8 +201,8 @@ def test_a_log_that_ends_below_its_recovery_point_has_lost_records(tmp_path: Pat
         assert read_offsets(tmp_path, mode="DROPMALFORMED") == list(range(290))
         if is_clean:
             (tmp_path / ".kafka_cleanshutdown").touch()
-    lost = [it for it in findings(tmp_path) if it.kind is FindingKind.LOST_OFFSETS]
-    assert [(it.start_offset, it.end_offset) for it in lost] == [(290, 300)]
+    lost = [finding for finding in findings(tmp_path) if finding.kind is FindingKind.LOST_OFFSETS]
+    assert [(lost_range.start_offset, lost_range.end_offset) for lost_range in lost] == [(290, 300)]
 
 
 # Offsets that no checksum covers
@@ -212,7 +212,7 @@ def test_a_log_that_ends_below_its_recovery_point_has_lost_records(tmp_path: Pat
 @pytest.mark.parametrize("row", [0, 4, 9])
 def test_a_flipped_base_offset_drops_no_row_silently(tmp_path: Path, bit: int, row: int) -> None:
     first = three_segments(tmp_path)[0]
-    position = sum(len(it) for it in ten_batches()[:row])
+    position = sum(len(ten_batch) for ten_batch in ten_batches()[:row])
     put(first, position, struct.pack(">q", 10 * row ^ 1 << bit))
     whole = list(range(300))
     start, end = 10 * row, 10 * row + 10
@@ -250,7 +250,7 @@ def test_record_offsets_count_where_the_last_offset_delta_does_not(
     for mode in ("FAILFAST", "DROPMALFORMED"):
         assert read_offsets(tmp_path, mode=mode) == [0, 1, 2, 3, 4]
     assert open_one(tmp_path).log_end_offset == 5
-    assert {it.kind for it in findings(tmp_path)} == {FindingKind.BATCH_HEADER}
+    assert {finding.kind for finding in findings(tmp_path)} == {FindingKind.BATCH_HEADER}
 
 
 def test_a_wrapper_of_offset_0_counts_up_from_0(tmp_path: Path) -> None:
@@ -327,11 +327,11 @@ def test_offsets_that_dip_are_each_read_once(
             range(start, end)
         )
     assert open_one(tmp_path).log_end_offset == end
-    assert {it.kind for it in findings(tmp_path)} <= {
+    assert {finding.kind for finding in findings(tmp_path)} <= {
         FindingKind.OFFSET_ORDER,
         FindingKind.TIME_INDEX,
     }
-    assert (FindingKind.OFFSET_ORDER in {it.kind for it in findings(tmp_path)}) == is_seen
+    assert (FindingKind.OFFSET_ORDER in {finding.kind for finding in findings(tmp_path)}) == is_seen
 
 
 # One fault, one line
@@ -340,17 +340,19 @@ def test_offsets_that_dip_are_each_read_once(
 @pytest.mark.parametrize("parts", [1, 2, 3, 7, 18, 60])
 def test_a_bad_batch_is_one_row_however_the_read_is_cut(tmp_path: Path, parts: int) -> None:
     first = three_segments(tmp_path)[0]
-    put(first, sum(len(it) for it in ten_batches()[:4]) + 70, b"\xff")
-    assert [it["startOffset"] for it in corrupt(tmp_path, min_partitions=parts)] == [40]
+    put(first, sum(len(ten_batch) for ten_batch in ten_batches()[:4]) + 70, b"\xff")
+    assert [bad_range["startOffset"] for bad_range in corrupt(tmp_path, min_partitions=parts)] == [
+        40
+    ]
 
 
 def test_every_bad_batch_of_a_segment_is_named(tmp_path: Path) -> None:
     first = three_segments(tmp_path)[0]
-    positions = [sum(len(it) for it in ten_batches()[:row]) for row in (2, 5, 6)]
+    positions = [sum(len(ten_batch) for ten_batch in ten_batches()[:row]) for row in (2, 5, 6)]
     for position in positions:
         put(first, position + 70, b"\xff")
-    assert [it.position for it in findings(tmp_path)] == positions
-    assert [it.start_offset for it in findings(tmp_path)] == [20, 50, 60]
+    assert [finding.position for finding in findings(tmp_path)] == positions
+    assert [finding.start_offset for finding in findings(tmp_path)] == [20, 50, 60]
 
 
 @pytest.mark.parametrize("place", [70, 8, 17, 16])
@@ -358,7 +360,7 @@ def test_the_missing_offsets_are_named_whatever_of_the_batch_is_wrong(
     tmp_path: Path, place: int
 ) -> None:
     first = three_segments(tmp_path)[0]
-    position = sum(len(it) for it in ten_batches()[:4])
+    position = sum(len(ten_batch) for ten_batch in ten_batches()[:4])
     put(first, position + place, b"\x7f")
     with pytest.raises(CorruptRecordError, match="offsets 40 to 49 are missing") as raised:
         read_offsets(tmp_path)

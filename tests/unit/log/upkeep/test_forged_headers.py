@@ -28,12 +28,12 @@ from tests.support.reading import batch, timed
 @pytest.mark.parametrize("bit", range(32))
 @pytest.mark.parametrize("row", [0, 3, 9])
 def test_a_flipped_length_takes_no_other_batch_along(tmp_path: Path, row: int, bit: int) -> None:
-    batches = [batch(5 * it, 5) for it in range(10)]
+    batches = [batch(5 * number, 5) for number in range(10)]
     log = build(tmp_path, batches, recovery_point=50)
     start = sum(map(len, batches[:row]))
     flip(log, start + 8 + bit // 8, 7 - bit % 8)
     given, bad = permissive(tmp_path)
-    expected = [it for it in range(50) if it // 5 != row]
+    expected = [number for number in range(50) if number // 5 != row]
     assert given == expected
     if row < 9:
         assert [(it["startOffset"], it["endOffset"]) for it in bad] == [(5 * row, 5 * row + 5)]
@@ -43,7 +43,7 @@ def test_a_flipped_length_takes_no_other_batch_along(tmp_path: Path, row: int, b
 
 
 def test_zeros_over_the_border_of_two_batches_are_one_fault(tmp_path: Path) -> None:
-    batches = [batch(5 * it, 5) for it in range(4)]
+    batches = [batch(5 * number, 5) for number in range(4)]
     log = build(tmp_path, batches)
     data = bytearray(log.read_bytes())
     border = len(batches[0]) + len(batches[1])
@@ -57,11 +57,11 @@ def test_zeros_over_the_border_of_two_batches_are_one_fault(tmp_path: Path) -> N
 
 
 def test_bad_batches_beside_each_other_are_a_fault_each(tmp_path: Path) -> None:
-    batches = [batch(5 * it, 5) for it in range(4)]
+    batches = [batch(5 * number, 5) for number in range(4)]
     log = build(tmp_path, batches)
     for row in (1, 2):
         flip(log, sum(map(len, batches[:row])) + 70, 0)
-    told = [(it.start_offset, it.end_offset) for it in findings(tmp_path)]
+    told = [(finding.start_offset, finding.end_offset) for finding in findings(tmp_path)]
     assert told == [(5, 10), (10, 15)]
 
 
@@ -155,5 +155,5 @@ def test_an_index_is_whole_entries_and_zeros(tmp_path: Path, kind: str, size: in
     assert findings(tmp_path) == []
     for content in (zeros[:-1], zeros[: 50 * size] + b"\x01" + zeros[50 * size + 1 :]):
         index.write_bytes(content)
-        (one,) = [it for it in findings(tmp_path) if it.path == str(index)]
+        (one,) = [finding for finding in findings(tmp_path) if finding.path == str(index)]
         assert one.kind in (FindingKind.OFFSET_INDEX, FindingKind.TIME_INDEX)

@@ -175,7 +175,11 @@ def test_links_out_of_the_directory_are_not_followed(scenario: Scenario, kind: s
     journal = Journal.from_bytes(
         Path(journal_path(str(directory))).read_bytes(), str(directory), source="journal"
     )
-    plan = next(it for it in journal.partitions if Path(it.directory).exists() and it.steps)
+    plan = next(
+        partition
+        for partition in journal.partitions
+        if Path(partition.directory).exists() and partition.steps
+    )
     segment = Path(plan.directory) / f"{plan.segments[0].base_offset:020d}.log"
     link, target = {
         "partition": (Path(plan.directory), precious),

@@ -136,7 +136,7 @@ def test_what_stays_of_old_formats_becomes_format_2(tmp_path: Path, magic: int, 
         (4, b"b", b"2"),
         (5, b"d", b"1"),
     ]
-    assert rows(directory) == [it for it in before if it.offset >= 2]
+    assert rows(directory) == [record for record in before if record.offset >= 2]
     found = headers(directory)
     assert [it.magic for it in found] == [2] * len(found)
     assert found[0].base_offset == 2
@@ -165,7 +165,7 @@ def test_messages_of_old_formats_that_all_stay_become_format_2_too(tmp_path: Pat
     messages = legacy_message_set(1, [record(b"a", b"1"), record(b"b", b"1")])
     directory = build(tmp_path, [[messages], active(2)])
     run(directory)
-    assert [it.magic for it in headers(directory)] == [2, 2, 2]
+    assert [header.magic for header in headers(directory)] == [2, 2, 2]
     assert kept(directory)[:-1] == [(0, b"a", b"1"), (1, b"b", b"1")]
 
 
@@ -206,9 +206,10 @@ def test_the_marker_of_a_bumped_epoch_stays_for_fencing(tmp_path: Path) -> None:
     )
     run(directory)
     # Its data is of an older epoch and goes; the marker alone says the present one.
-    assert [(it.base_offset, it.is_control, it.records_count) for it in headers(directory)][:1] == [
-        (1, True, 1)
-    ]
+    assert [
+        (header.base_offset, header.is_control, header.records_count)
+        for header in headers(directory)
+    ][:1] == [(1, True, 1)]
     later = NOW_MS + DAY_MS // 2
     run(directory, replace(CONFIG, delete_retention_ms=0), now_ms=later)
     assert headers(directory)[0].is_control
@@ -235,7 +236,7 @@ def test_an_emptied_marker_tells_the_present_epoch_of_its_producer(tmp_path: Pat
         tmp_path, [[horizon, emptied, *plain_batches([(b"a", b"1")], base_offset=2)], active(3)]
     )
     run(directory)
-    assert [(it.base_offset, it.producer_epoch) for it in headers(directory)][:2] == [
+    assert [(header.base_offset, header.producer_epoch) for header in headers(directory)][:2] == [
         (1, 1),
         (2, -1),
     ]

@@ -86,7 +86,7 @@ def test_a_marker_goes_when_its_data_is_gone_and_its_horizon_is_over(tmp_path: P
     )
     run(directory)
     # Its data was seen in this pass, so the first marker stays as it is.
-    assert [(it.base_offset, it.is_control) for it in headers(directory)] == [
+    assert [(header.base_offset, header.is_control) for header in headers(directory)] == [
         (1, True),
         (2, False),
         (3, True),
@@ -103,7 +103,7 @@ def test_a_marker_goes_when_its_data_is_gone_and_its_horizon_is_over(tmp_path: P
     assert first.delete_horizon_ms == NOW_MS + 10 + DAY_MS
 
     run(directory, now_ms=NOW_MS + 10 + DAY_MS)
-    assert [(it.base_offset, it.is_control) for it in headers(directory)][:2] == [
+    assert [(header.base_offset, header.is_control) for header in headers(directory)][:2] == [
         (2, False),
         (3, True),
     ]

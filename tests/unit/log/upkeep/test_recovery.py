@@ -159,8 +159,8 @@ def test_zeros_of_a_preallocated_segment_are_cut_and_take_nothing_along(tmp_path
     assert [(it.kind, it.is_done) for it in told] == [(RecoveryKind.CUT, False)] * 2
     assert offsets(tmp_path) == list(range(6))
     done = recover(str(tmp_path), truncate=True)
-    assert all(it.is_done for it in done)
-    assert {it.kind for it in done} == {RecoveryKind.CUT, RecoveryKind.REBUILD_INDEXES}
+    assert all(action.is_done for action in done)
+    assert {action.kind for action in done} == {RecoveryKind.CUT, RecoveryKind.REBUILD_INDEXES}
     logs = [path.read_bytes() for path in sorted(directory.glob("*.log"))]
     assert logs == [b"".join(first), b"".join(second)]
     assert offsets(tmp_path) == list(range(6))
@@ -172,7 +172,7 @@ def test_segments_that_a_cut_takes_along_are_named_before(tmp_path: Path) -> Non
     for bad in (first.read_bytes()[:-10], first.read_bytes() + b"\xff" * 50):
         first.write_bytes(bad)
         actions = recover(str(tmp_path), dry_run=True)
-        (told,) = [it for it in actions if it.kind is RecoveryKind.DELETE_SEGMENT]
+        (told,) = [action for action in actions if action.kind is RecoveryKind.DELETE_SEGMENT]
         assert told.path == str(second)
         assert told.detail.startswith(f"2 segments after bad bytes, up to {third.name}")
 
@@ -208,8 +208,8 @@ def test_a_segment_that_keeps_bad_bytes_keeps_its_indexes(
     mend(str(tmp_path))
     assert [path.read_bytes() for path in indexes] == before
     indexes[0].unlink()
-    actions = [it for it in mend(str(tmp_path)) if it.path == str(second)]
-    rebuilt = next(it for it in actions if it.kind is RecoveryKind.REBUILD_INDEXES)
+    actions = [action for action in mend(str(tmp_path)) if action.path == str(second)]
+    rebuilt = next(action for action in actions if action.kind is RecoveryKind.REBUILD_INDEXES)
     assert not rebuilt.is_done
     assert "bad bytes are among them" in rebuilt.detail
     assert not indexes[0].exists()

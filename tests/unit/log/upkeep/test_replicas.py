@@ -45,11 +45,11 @@ def replica(
 
 
 def shares(joined: JoinedLog) -> list[tuple[int, int, int]]:
-    return [(it.number, it.start_offset, it.end_offset) for it in joined.shares]
+    return [(share.number, share.start_offset, share.end_offset) for share in joined.shares]
 
 
 def lost(joined: JoinedLog) -> list[tuple[int, int | None]]:
-    return [(it.start_offset, it.end_offset) for it in joined.lost]
+    return [(lost_range.start_offset, lost_range.end_offset) for lost_range in joined.lost]
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,10 @@ def test_segments_whose_largest_timestamp_is_too_old_go(tmp_path: Path) -> None:
     assert segment_offsets(directory) == [4, 6]
     assert result.log_start_offset == 4
     assert checkpoint(directory, START_FILE) == 4
-    assert [it.reason for it in result.deleted_segments] == [Reason.AGE, Reason.AGE]
+    assert [deleted_segment.reason for deleted_segment in result.deleted_segments] == [
+        Reason.AGE,
+        Reason.AGE,
+    ]
     assert [row.offset for row in rows(directory)] == [4, 5, 6, 7]
 
 
@@ -200,7 +203,7 @@ def test_segments_go_as_long_as_the_rest_has_retention_bytes(
     limit = limit_segments * size + limit_extra
     result = run_retention(directory, replace(KEEP, retention_bytes=limit))
     assert segment_offsets(directory) == left
-    assert all(it.reason is Reason.SIZE for it in result.deleted_segments)
+    assert all(deleted_segment.reason is Reason.SIZE for deleted_segment in result.deleted_segments)
 
 
 def test_no_limit_keeps_everything(tmp_path: Path) -> None:
@@ -221,7 +224,9 @@ def test_segments_below_the_log_start_offset_go_whatever_the_policy(
     LogBuilder(tmp_path).log_start_offsets({("t", 0): 3})
     result = run_retention(directory, replace(KEEP, cleanup_policy=frozenset(policy)))
     assert segment_offsets(directory) == [2, 4]
-    assert [it.reason for it in result.deleted_segments] == [Reason.LOG_START_OFFSET]
+    assert [deleted_segment.reason for deleted_segment in result.deleted_segments] == [
+        Reason.LOG_START_OFFSET
+    ]
     # It lies inside of the first segment, and stays there.
     assert checkpoint(directory, START_FILE) == 3
 

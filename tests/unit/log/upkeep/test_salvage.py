@@ -47,13 +47,16 @@ def test_what_is_salvaged_is_the_whole_log(
     for level in ISOLATION_LEVELS:
         assert read_rows(str(target), kafka_isolation_level=level) == store.truth(level)
     told = store.offsets()
-    for it in salvaged:
-        offsets = told[str(it.topic_partition)]
-        assert (it.log_start_offset, it.log_end_offset) == (offsets["earliest"], offsets["latest"])
-        metadata = read_partition_metadata(LOCAL, it.directory)
+    for partition in salvaged:
+        offsets = told[str(partition.topic_partition)]
+        assert (partition.log_start_offset, partition.log_end_offset) == (
+            offsets["earliest"],
+            offsets["latest"],
+        )
+        metadata = read_partition_metadata(LOCAL, partition.directory)
         assert metadata is not None
         assert metadata.topic_id == offsets["topicId"]
-    assert [it for it in verify(str(target), deep=True) if not it.is_harmless] == []
+    assert [finding for finding in verify(str(target), deep=True) if not finding.is_harmless] == []
     assert not list(target.glob("**/*.tmp"))
 
 
@@ -70,7 +73,7 @@ def test_a_store_by_itself_is_salvaged(open_store: OpenStore, tmp_path: Path) ->
     }
     epochs = read_leader_epochs(LOCAL, str(target / "t.order-0"))
     assert len(epochs) > 1
-    assert [it for it in verify(str(target), deep=True) if not it.is_harmless] == []
+    assert [finding for finding in verify(str(target), deep=True) if not finding.is_harmless] == []
 
 
 def test_topics_get_the_ids_of_the_cluster_they_are_meant_for(
@@ -129,7 +132,7 @@ def test_a_directory_that_holds_something_is_no_target(
     (tmp_path / "precious.txt").write_text("kept")
     with pytest.raises(UnsafeTargetError, match="holds something"):
         salvage(open_store("local").remote, str(tmp_path))
-    assert [it.name for it in tmp_path.iterdir()] == ["precious.txt"]
+    assert [path.name for path in tmp_path.iterdir()] == ["precious.txt"]
 
 
 # Replicas on disk
@@ -147,7 +150,9 @@ def make_replica(path: Path, segments: list[list[bytes]], **options: Any) -> Pat
 
 
 def three_segments(path: Path) -> Path:
-    return make_replica(path, [[one(it) for it in range(at, at + 20)] for at in (0, 20, 40)])
+    return make_replica(
+        path, [[one(number) for number in range(at, at + 20)] for at in (0, 20, 40)]
+    )
 
 
 def values(directory: Path) -> dict[int, bytes | None]:
@@ -159,7 +164,7 @@ def damage(path: Path, batch: int) -> None:
 
 
 def assert_sound(directory: Path) -> None:
-    assert [str(it) for it in verify(str(directory), deep=True)] == []
+    assert [str(finding) for finding in verify(str(directory), deep=True)] == []
 
 
 def test_a_whole_log_is_copied_byte_for_byte(tmp_path: Path) -> None:
@@ -182,7 +187,10 @@ def test_a_bad_batch_and_a_lost_segment_leave_gaps_that_are_told(tmp_path: Path)
     damage(logs[0], 7)
     logs[1].unlink()
     (salvaged,) = salvage(str(source), str(tmp_path / "new"))
-    assert [(it.start_offset, it.end_offset) for it in salvaged.lost] == [(7, 8), (20, 40)]
+    assert [(lost_range.start_offset, lost_range.end_offset) for lost_range in salvaged.lost] == [
+        (7, 8),
+        (20, 40),
+    ]
     assert "position 2" in salvaged.lost[0].detail
     assert f"{logs[1].name} is gone" in salvaged.lost[1].detail
     assert sorted(values(tmp_path / "new")) == [*range(7), *range(8, 20), *range(40, 60)]
@@ -197,7 +205,9 @@ def test_a_torn_end_is_left_out_and_what_was_promised_beyond_is_told(tmp_path: P
     assert (salvaged.log_end_offset, salvaged.lost) == (59, ())
     LogBuilder(source).recovery_points({("t", 0): 62})
     (salvaged,) = salvage(str(source), str(tmp_path / "again"))
-    assert [(it.start_offset, it.end_offset) for it in salvaged.lost] == [(59, 62)]
+    assert [(lost_range.start_offset, lost_range.end_offset) for lost_range in salvaged.lost] == [
+        (59, 62)
+    ]
     assert_sound(tmp_path / "again")
 
 
@@ -205,7 +215,9 @@ def test_bad_bytes_up_to_the_end_have_no_known_end(tmp_path: Path) -> None:
     source = three_segments(tmp_path / "a")
     damage(sorted((source / "t-0").glob("*.log"))[-1], 19)
     (salvaged,) = salvage(str(source), str(tmp_path / "new"))
-    assert [(it.start_offset, it.end_offset) for it in salvaged.lost] == [(59, None)]
+    assert [(lost_range.start_offset, lost_range.end_offset) for lost_range in salvaged.lost] == [
+        (59, None)
+    ]
 
 
 def test_one_replica_fills_what_another_has_lost(tmp_path: Path) -> None:
@@ -225,7 +237,7 @@ def test_one_replica_fills_what_another_has_lost(tmp_path: Path) -> None:
 
 
 def test_the_newest_leader_epoch_decides_where_replicas_differ(tmp_path: Path) -> None:
-    old = make_replica(tmp_path / "old", [[one(it) for it in range(30)]])
+    old = make_replica(tmp_path / "old", [[one(number) for number in range(30)]])
     new = make_replica(
         tmp_path / "new",
         [[*map(one, range(20)), *(one(it, epoch=1, value=b"n") for it in (20, 21))]],
@@ -247,7 +259,9 @@ def test_batches_of_another_shape_do_not_fill_a_gap_by_half(tmp_path: Path) -> N
     wide = v2_batch([RecordSpec(value=b"w")] * 4, base_offset=6)
     second = make_replica(tmp_path / "b", [[*map(one, range(6)), wide, *map(one, range(10, 20))]])
     (salvaged,) = salvage([str(first), str(second)], str(tmp_path / "new"))
-    assert [(it.start_offset, it.end_offset) for it in salvaged.lost] == [(7, 8)]
+    assert [(lost_range.start_offset, lost_range.end_offset) for lost_range in salvaged.lost] == [
+        (7, 8)
+    ]
     assert salvaged.lost[0].detail == STRADDLING
     assert_sound(tmp_path / "new")
 
@@ -280,10 +294,14 @@ def test_a_brokers_own_topics_are_salvaged_where_they_are_named(tmp_path: Path) 
     LogBuilder(tmp_path / "a").partition("__consumer_offsets", 0, [[one(0)]])
     make_replica(tmp_path / "a", [[one(0)]])
     source = str(tmp_path / "a")
-    assert [str(it.topic_partition) for it in salvage(source, str(tmp_path / "b"))] == ["t-0"]
+    assert [
+        str(partition.topic_partition) for partition in salvage(source, str(tmp_path / "b"))
+    ] == ["t-0"]
     named = salvage(source, str(tmp_path / "c"), topics=["__consumer_offsets"])
     by_path = salvage(f"{source}/__consumer_offsets-0", str(tmp_path / "d"))
-    assert [str(it.topic_partition) for it in (*named, *by_path)] == ["__consumer_offsets-0"] * 2
+    assert [str(name.topic_partition) for name in (*named, *by_path)] == [
+        "__consumer_offsets-0"
+    ] * 2
     with pytest.raises(UnknownTopicOrPartitionError, match="'x' is not there"):
         salvage(source, str(tmp_path / "e"), topics=["x"])
 
@@ -291,15 +309,17 @@ def test_a_brokers_own_topics_are_salvaged_where_they_are_named(tmp_path: Path) 
 def test_transactions_and_their_producers_are_told_again(tmp_path: Path) -> None:
     log = unpack("kafka-4.3.1-java-transactions", "clean", tmp_path)
     salvaged = salvage(log.log_directories, str(tmp_path / "new"))
-    assert {it.lost for it in salvaged} == {()}
+    assert {partition.lost for partition in salvaged} == {()}
     for level in ISOLATION_LEVELS:
         found = read_rows(str(tmp_path / "new"), kafka_isolation_level=level)
         assert found == read_rows(log.log_directories, kafka_isolation_level=level)
     assert_sound(tmp_path / "new")
     assert list((tmp_path / "new").glob("*/*.txnindex"))
-    for it in salvaged:
-        snapshot = Path(it.directory, segment_file_name(it.log_end_offset, ".snapshot"))
-        source = Path(it.sources[0], snapshot.name)
+    for partition in salvaged:
+        snapshot = Path(
+            partition.directory, segment_file_name(partition.log_end_offset, ".snapshot")
+        )
+        source = Path(partition.sources[0], snapshot.name)
         assert parse_producer_snapshot(snapshot.read_bytes()) == parse_producer_snapshot(
             source.read_bytes()
         )
@@ -310,7 +330,7 @@ def test_sources_of_random_bytes_are_salvaged_or_refused(tmp_path: Path, seed: i
     chance = random.Random(seed)
     sources = [three_segments(tmp_path / name) for name in ("a", "b")]
     for source in sources:
-        for path in sorted(it for it in source.rglob("*") if it.is_file()):
+        for path in sorted(path for path in source.rglob("*") if path.is_file()):
             data = bytearray(path.read_bytes())
             for _ in range(chance.randrange(4) if data else 0):
                 data[chance.randrange(len(data))] = chance.randrange(256)

@@ -36,7 +36,7 @@ def test_groups_never_span_more_offsets_than_an_index_can_say() -> None:
 
     def grouped(end_offset: int) -> list[list[int]]:
         groups = group_segments(found, end_offset=end_offset, config=SegmentConfig())
-        return [[it.base_offset for it in group] for group in groups]
+        return [[segment.base_offset for segment in group] for group in groups]
 
     found = [segment(0), segment(5), segment(2**31), segment(2**31 + 1)]
     assert grouped(2**32) == [[0, 5], [2**31, 2**31 + 1]]

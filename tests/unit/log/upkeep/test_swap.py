@@ -24,6 +24,6 @@ def test_an_added_kind_of_file_goes_with_its_segment(
     mark_segment_deleted(str(folder), 0)
     stay = [segment_file_name(0, suffix) for suffix in (".other", ".snapshot")]
     renamed = [segment_file_name(0, f"{it}.deleted") for it in (".bloom", ".index", ".log")]
-    assert sorted(it.name for it in folder.iterdir()) == sorted([*stay, *renamed])
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*stay, *renamed])
     sweep_deleted(str(folder), now_ms=2**62, delay_ms=0)
-    assert sorted(it.name for it in folder.iterdir()) == stay
+    assert sorted(path.name for path in folder.iterdir()) == stay

@@ -82,7 +82,11 @@ def test_a_cut_takes_the_entries_and_snapshots_behind_it(tmp_path: Path) -> None
     offsets = [int(path.name[:20]) for path in sorted(directory.glob("*.snapshot"))]
     assert offsets == [0, 5, 6]
     states = parse_producer_snapshot((directory / f"{6:020d}.snapshot").read_bytes()) or []
-    assert {it.producer_id: it.current_txn_first_offset for it in states} == {1: 0, 2: 2, 3: -1}
+    assert {state.producer_id: state.current_txn_first_offset for state in states} == {
+        1: 0,
+        2: 2,
+        3: -1,
+    }
     assert PartitionLog.open(str(directory)).last_stable_offset() == 0
 
 
@@ -113,5 +117,5 @@ def test_a_compaction_that_was_cut_short_is_ended_before_indexes_are_made(tmp_pa
     for path in directory.glob(f"{5:020d}.*"):
         path.rename(f"{path}.swap")
     actions = reindex(str(tmp_path))
-    assert [str(it.kind) for it in actions] == ["end compaction", *["rebuild indexes"] * 3]
+    assert [str(action.kind) for action in actions] == ["end compaction", *["rebuild indexes"] * 3]
     assert transaction_indexes([tmp_path]) == before

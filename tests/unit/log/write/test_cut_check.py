@@ -42,7 +42,7 @@ def test_nothing_is_appended_behind_what_a_broker_would_cut(
     batch = len(rows(3)[0])
     assert (finding.severity, finding.position) == (Severity.LOSS, 2 * batch)
     assert (size, finding.path[-8:]) == (3 * batch - 5, "0003.log")
-    (verified,) = (it for it in verify(str(path)) if it.refuses_writes)
+    (verified,) = (finding for finding in verify(str(path)) if finding.refuses_writes)
     assert (verified.kind, verified.severity) == (FindingKind.CORRUPT_BATCH, Severity.LOSS)
     assert (verified.position, verified.broker) == (finding.position, finding.broker)
     refused(FindingKind.TORN_SEGMENT, WRITERS, path)

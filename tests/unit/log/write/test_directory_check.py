@@ -64,11 +64,11 @@ def test_a_directory_id_that_kafka_keeps_for_itself_is_found(cluster: Path) -> N
 def test_log_directories_of_different_owners_are_found(cluster: Path, tmp_path: Path) -> None:
     other = LogBuilder(tmp_path / "d1")
     paths = [str(cluster), str(tmp_path / "d1")]
-    assert [(it.kind, "missing" in it.detail) for it in preflight(paths)] == [
+    assert [(finding.kind, "missing" in finding.detail) for finding in preflight(paths)] == [
         (FindingKind.META_PROPERTIES, True)
     ]
     other.meta_properties(node_id=2, directory_id="Z3hPaRdTEc6lPrkbjWq1cA")
-    assert [it.kind for it in preflight(paths)] == [FindingKind.META_PROPERTIES]
+    assert [finding.kind for finding in preflight(paths)] == [FindingKind.META_PROPERTIES]
     # Replicas of several brokers are verified together.
     assert list(verify(paths)) == []
     other.meta_properties()

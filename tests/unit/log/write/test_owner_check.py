@@ -66,7 +66,7 @@ def test_a_file_that_its_broker_could_not_open_is_told(
     cluster: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Owners(monkeypatch, cluster, user=1001)
-    found = [it for it in preflight(str(cluster)) if it.kind is FindingKind.OWNER]
+    found = [finding for finding in preflight(str(cluster)) if finding.kind is FindingKind.OWNER]
     partitions = {T0, TopicPartition("__cluster_metadata", 0)}
     assert {it.topic_partition for it in found} == {None, *partitions}
     assert all("offline" in it.broker and it.severity is Severity.STOP for it in found)

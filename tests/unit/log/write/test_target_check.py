@@ -23,8 +23,8 @@ def scenario(tmp_path: Path) -> Scenario:
 
 def journals(scenario: Scenario) -> list[Journal]:
     return [
-        Journal.from_bytes(Path(journal_path(it)).read_bytes(), it, source="journal")
-        for it in scenario.directories
+        Journal.from_bytes(Path(journal_path(directory)).read_bytes(), directory, source="journal")
+        for directory in scenario.directories
     ]
 
 

@@ -83,7 +83,10 @@ def test_log_append_time_stays_with_its_largest_timestamp() -> None:
     records = [RecordSpec(key=b"k", value=b"v", timestamp_ms=stamp) for stamp in (1, 2, 3)]
     batch = v2_batch(records, log_append_time=True, max_timestamp=9000)
     result = rebuilt(batch, [1])
-    assert [(it.offset, it.timestamp_ms) for it in iterate_records(result)] == [(1, 9000)]
+    assert [
+        (iterate_record.offset, iterate_record.timestamp_ms)
+        for iterate_record in iterate_records(result)
+    ] == [(1, 9000)]
     assert header_of(result).max_timestamp == 9000
 
 
@@ -134,13 +137,19 @@ def test_messages_that_stay_become_a_batch(magic: int, codec: str, horizon: int 
         np.frombuffer(messages, np.uint8), 0, np.array(stays, np.int64), delete_horizon_ms=horizon
     )
 
-    expected = [it for it in iterate_messages(messages) if it.offset in stays]
+    expected = [
+        iterate_message
+        for iterate_message in iterate_messages(messages)
+        if iterate_message.offset in stays
+    ]
     found = list(iterate_records(result))
-    assert [replace(it, timestamp_type=TimestampType.CREATE_TIME) for it in expected] == found
+    assert [
+        replace(record, timestamp_type=TimestampType.CREATE_TIME) for record in expected
+    ] == found
     header = header_of(result)
     assert (header.base_offset, header.last_offset) == (stays[0], stays[-1])
     assert (header.codec_id, header.delete_horizon_ms) == (CODECS.index(codec), horizon)
-    assert header.max_timestamp == max(it.timestamp_ms for it in expected)
+    assert header.max_timestamp == max(record.timestamp_ms for record in expected)
     nobody = (header.partition_leader_epoch, header.producer_id, header.producer_epoch)
     assert (*nobody, header.base_sequence) == (-1, -1, -1, -1)
 
@@ -185,7 +194,8 @@ def test_any_change_of_a_byte_is_refused_or_read_as_the_plain_reader_does(
     batch[at] = data.draw(st.integers(0, 255))
     try:
         expected = [
-            (it.offset, it.timestamp_ms, it.key) for it in iterate_records(batch, check_crcs=False)
+            (iterate_record.offset, iterate_record.timestamp_ms, iterate_record.key)
+            for iterate_record in iterate_records(batch, check_crcs=False)
         ]
     except InvalidRecordError:
         with pytest.raises(InvalidRecordError):

@@ -52,8 +52,8 @@ def test_unknown_tagged_fields_are_kept() -> None:
     for row in flexible:
         found = read_message(row["name"], row["version"], ByteCursor(row["bytes"]))
         unknown = found.get("unknownTaggedFields", [])
-        assert [it["tag"] for it in unknown] == ([9000] if row["isExtended"] else [])
-        assert all(isinstance(it["data"], bytes) for it in unknown)
+        assert [field["tag"] for field in unknown] == ([9000] if row["isExtended"] else [])
+        assert all(isinstance(field["data"], bytes) for field in unknown)
 
 
 def test_bytes_that_are_cut_off_anywhere_say_so() -> None:
@@ -74,10 +74,10 @@ def test_no_bytes_are_an_error() -> None:
         topic, *parts = record
         for _ in range(8):
             damaged = [None if part is None else bytearray(part) for part in parts]
-            part = draw.choice([it for it in damaged if it])
+            part = draw.choice([part for part in damaged if part])
             for _ in range(draw.randint(1, 3)):
                 part[draw.randrange(len(part))] = draw.choice((0, 1, 0x7F, 0x80, 0xFF))
-            key, value = (None if it is None else bytes(it) for it in damaged)
+            key, value = (None if part is None else bytes(part) for part in damaged)
             found = read_system_record(topic, key, value)
             json.dumps([json_value(found.key), json_value(found.value)])
             assert (found.reason is None) or isinstance(found.reason, str)

@@ -15,9 +15,11 @@ def test_versions_are_ranges_with_both_ends() -> None:
 
 def test_every_record_type_of_a_topic_is_there_once() -> None:
     schemas = message_schemas()
-    keys = [(it.topic, it.type_id, it.name) for it in schemas.values() if it.topic]
+    keys = [
+        (schema.topic, schema.type_id, schema.name) for schema in schemas.values() if schema.topic
+    ]
     assert len(keys) == len(set(keys)) > 50
-    assert all(it.type_id is not None for it in schemas.values() if it.topic)
+    assert all(schema.type_id is not None for schema in schemas.values() if schema.topic)
 
 
 def all_fields(fields: tuple[FieldSchema, ...]) -> list[FieldSchema]:
