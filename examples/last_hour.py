@@ -23,7 +23,7 @@ last_hour = (
     .option("startingTimestamp", newest_ms - HOUR_MS)
     .option("startingOffsetsByTimestampStrategy", "latest")
     .load(paths)
-    # In a topic with producers' own timestamps, older records may lie behind the first recent one.
+    # In a topic with producers' own timestamps, older records may lie after the first recent one.
     .where(col("timestamp") >= timestamp_millis(lit(newest_ms - HOUR_MS)))
 )
 last_hour.groupBy("topic").agg(

@@ -48,7 +48,7 @@ query = start()
 while query.isActive and len(query.recentProgress) < 3:
     query.awaitTermination(1)
 query.stop()
-print(f"stopped behind micro-batch {query.lastProgress.batchId if query.lastProgress else None}")
+print(f"stopped after micro-batch {query.lastProgress.batchId if query.lastProgress else None}")
 
 query = start()
 query.awaitTermination()

@@ -65,7 +65,7 @@ def group_lines(group: BatchGroup, *, as_json: bool) -> GroupLines | None:
         lines = writer.batches(shown)
         texts = (_data(lines).data,)
         if len(rows):
-            # Each batch stands in front of its records, and those without any behind the others.
+            # Each batch stands in front of its records, and those without any after the others.
             ends = shown.searchsorted(rows, side="right")
             fronts = _parted(lines, np.append(0, ends))
             texts = (
@@ -182,7 +182,7 @@ class _TextWriter(_Writer):
         )
 
     def _bytes(self, label: bytes, column: ArrowArray) -> tuple[_Part, ...]:
-        """Write keys or values behind a label; nothing at all for null."""
+        """Write keys or values after a label; nothing at all for null."""
 
         def write(data: bytes) -> str:
             return bytes_text(bytes_field("value", data, self.bytes_as), "value") or ""
@@ -301,7 +301,7 @@ class _JsonWriter(_Writer):
 def _object(
     front: _Part, place: bytes, fields: dict[str, _Part], *written: Sequence[_Part]
 ) -> ArrowArray:
-    """Make JSON objects of fields, and of fields that bring their names, behind other lines."""
+    """Make JSON objects of fields, and of fields that bring their names, after other lines."""
     parts: list[_Part] = [front, b"{", place]
     for name, values in fields.items():
         parts += [f', "{name}": '.encode(), values]

@@ -1,7 +1,7 @@
 """What is in the files of a partition, entry by entry, each a JSON object with a ``type``.
 
 Nothing is taken on trust: a batch with a wrong checksum is given with ``isValid`` false, bytes that
-are no batch as ``corruptBytes``, and the walk goes on at the next good batch behind them. Batches
+are no batch as ``corruptBytes``, and the walk goes on at the next good batch after them. Batches
 come in groups of neighbours, of which `dump_columns` makes lines faster than entry by entry.
 """
 
@@ -51,7 +51,7 @@ class BatchGroup:
 
     @property
     def next_offset(self) -> int:
-        """Offset behind the last of them."""
+        """Offset after the last of them."""
         return int(self.table.last_offset[-1]) + 1
 
     def entries(self) -> Iterator[Entry]:

@@ -131,7 +131,7 @@ def _kraft_fields(type_id: int, value: bytes | None) -> Entry:
 
 
 def add_sequence(sequence: int, increment: int) -> int:
-    """Count a producer's sequence number on, which goes on at 0 behind the largest int32."""
+    """Count a producer's sequence number on, which goes on at 0 after the largest int32."""
     return (sequence + increment) % SEQUENCES
 
 

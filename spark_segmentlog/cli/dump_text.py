@@ -112,7 +112,7 @@ def _control(entry: Entry) -> str:
         return f"controlType: none, {entry['reason']}"
     if "content" in entry:
         content = json.dumps(entry["content"], separators=(",", ":"))
-        # The broker's tool has a colon behind the first of these alone.
+        # The broker's tool has a colon after the first of these alone.
         colon = ":" if entry["controlTypeId"] == ControlRecordType.LEADER_CHANGE else ""
         return f"{_KRAFT_NAMES[entry['controlTypeId']]}{colon} {content}"
     if entry["coordinatorEpoch"] is not None:

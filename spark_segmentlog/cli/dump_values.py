@@ -1,4 +1,4 @@
-"""What is typed behind the options of ``segmentlog dump``: ranges, times, keys."""
+"""What is typed after the options of ``segmentlog dump``: ranges, times, keys."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def parse_timestamps(
     if value is None:
         return None, None
     for start, end in _partings(value):
-        first, behind = _parse_time_ms(start), _parse_time_ms(end)
+        first, last_end = _parse_time_ms(start), _parse_time_ms(end)
         if start and end and _is_number(start) != _is_number(end):
             continue
-        if (first is None) == (not start) and (behind is None) == (not end):
-            return first, None if behind is None else behind - 1
+        if (first is None) == (not start) and (last_end is None) == (not end):
+            return first, None if last_end is None else last_end - 1
     raise click.BadParameter(
         f"{value!r} is not FROM:TO, FROM: or :TO; a time is ISO 8601, in UTC where it names no "
         "zone, or milliseconds since 1970"

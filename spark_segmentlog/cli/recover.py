@@ -28,13 +28,13 @@ from spark_segmentlog.log.upkeep.recovery_action import RecoveryAction
     "--delete-later-segments",
     "delete_later",
     is_flag=True,
-    help="Cut at bad bytes even if good batches or whole segments lie behind them, "
+    help="Cut at bad bytes even if good batches or whole segments lie after them, "
     "and take those away too, as a broker would.",
 )
 @click.option(
     "--cut-bad-batches",
     is_flag=True,
-    help="Cut bad bytes out alone where good batches or whole segments lie behind them: those "
+    help="Cut bad bytes out alone where good batches or whole segments lie after them: those "
     "stay, with their offsets, and a gap remains.",
 )
 @index_interval_option
@@ -52,9 +52,9 @@ def recover_verb(
     lock_timeout_ms: int,
     output_format: OutputFormat,
 ) -> None:
-    """End open commits, cut off torn ends, make indexes anew that are missing or wrong.
+    """End open commits, cut off torn ends, make again the indexes that are missing or wrong.
 
-    Tells what --apply would do, in the same lines, and does it with --apply. Good batches behind
+    Tells what --apply would do, in the same lines, and does it with --apply. Good batches after
     bad bytes stay with them unless --cut-bad-batches or --delete-later-segments says otherwise. The
     exit code is 1 while something is left to do.
     """
@@ -88,7 +88,7 @@ def _summary(actions: Sequence[RecoveryAction]) -> str:
         counts.insert(1, f"{to_do} to do: --apply does it")
     if left:
         counts[-1] += (
-            ": good batches lie behind bad bytes, --cut-bad-batches would keep them, "
+            ": good batches lie after bad bytes, --cut-bad-batches would keep them, "
             "--delete-later-segments would take them along"
         )
     return ", ".join(counts)

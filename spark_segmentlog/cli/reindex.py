@@ -30,7 +30,7 @@ def reindex_verb(
     lock_timeout_ms: int,
     output_format: OutputFormat,
 ) -> None:
-    """Make the offset, time and transaction indexes of all segments anew from their batches."""
+    """Make the offset, time and transaction indexes of all segments again, from their batches."""
     directories = check_log_directories(paths, beside=True)
     actions = reindex(
         directories,

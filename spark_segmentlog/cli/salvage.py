@@ -53,7 +53,7 @@ def salvage_verb(
     SOURCE is a log directory, a partition directory, or a store of tiered storage; no source is
     written. A partition that lies in several is one log: leader epochs decide where its replicas
     differ, and one fills what another has lost. TARGET must not hold anything yet. Offsets, leader
-    epochs, transactions and bytes stay as they are, indexes are made anew. The exit code is 1 when
+    epochs, transactions and bytes stay as they are, indexes are made again. The exit code is 1 when
     offsets are gone.
     """
     salvaged = salvage(sources, target, remote=remote, topics=topics, topic_ids_of=topic_ids_of)

@@ -61,7 +61,7 @@ VERBS: Final = {
         Verb("verify", Effect.CHECKS, "Compare logs and indexes with themselves."),
         Verb("preflight", Effect.CHECKS, "Tell what a broker would stop at, drop or cut."),
         Verb("recover", Effect.WRITES, "End commits, cut torn ends, mend indexes."),
-        Verb("reindex", Effect.WRITES, "Make all indexes anew."),
+        Verb("reindex", Effect.WRITES, "Make all indexes again."),
         Verb("retain", Effect.WRITES, "Delete segments by age, size or log start."),
         Verb("compact", Effect.WRITES, "Keep the latest record of each key."),
         Verb("create", Effect.WRITES, "Make the partitions of a topic."),

@@ -162,8 +162,8 @@ def _check_segments(
         end_offset = _end_that_matters(log, log_bounds, offset_range.end_offset, options)
         is_inside = lost.start_offset < end_offset and offset_range.start_offset < lost.end_offset
         is_in_front = lost.end_offset == first == offset_range.start_offset
-        is_behind = lost.start_offset >= log.log_end_offset <= end_offset
-        if is_inside or is_in_front or is_behind:
+        is_after = lost.start_offset >= log.log_end_offset <= end_offset
+        if is_inside or is_in_front or is_after:
             reason = "the .log of the segment is gone, its index is there"
             _tell_lost(log, lost.start_offset, lost.end_offset, reason, options)
 

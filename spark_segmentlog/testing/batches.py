@@ -215,9 +215,9 @@ def v2_batch(
         All 16 bits, instead of those that follow from the other arguments.
     partition_leader_epoch, producer_id, producer_epoch, base_sequence : int
     payload : bytes, optional
-        What stands behind the header, instead of the (compressed) records.
+        What stands after the header, instead of the (compressed) records.
     magic, batch_length, crc : int, optional
-        Written instead of the true ones. The length counts from behind itself.
+        Written instead of the true ones. The length counts from after itself.
 
     Returns
     -------
@@ -401,7 +401,7 @@ def legacy_wrapper(
     ----------
     magic : int
     inner : bytes
-        Messages one behind another; their offsets are absolute in format 0, relative in format 1.
+        Messages one after another; their offsets are absolute in format 0, relative in format 1.
     offset : int
         That of the last message inside.
     codec : str

@@ -134,7 +134,7 @@ class SegmentSpec:
         Names the files; base offset of the first batch where not given, or where the segment
         before ends if that is a wrapper.
     tail : bytes
-        Behind the batches: zeros of a preallocated file, half a batch, rubbish.
+        After the batches: zeros of a preallocated file, half a batch, rubbish.
     cut_bytes : int
         Taken off the end of the `.log`; its indexes stay whole.
     index, time_index, transaction_index : bool or bytes
@@ -147,7 +147,7 @@ class SegmentSpec:
     index_interval_bytes : int
         An entry is added once more than this was appended since the last.
     suffix : str
-        Behind the names of all its files: ``.deleted``, ``.cleaned``, ``.swap``.
+        After the names of all its files: ``.deleted``, ``.cleaned``, ``.swap``.
     """
 
     batches: Sequence[bytes]
@@ -205,7 +205,7 @@ class LogBuilder:
             True: the producer state at every segment's start and at the end, as a clean shutdown
             leaves it. A mapping gives entries by offset.
         directory_suffix : str
-            Behind the folder's name: ``.<uuid>-delete``.
+            After the folder's name: ``.<uuid>-delete``.
 
         Returns
         -------
@@ -424,14 +424,14 @@ class _ProducerStates:
         self, old: ProducerStateSpec, data: bytes, summary: BatchSummary
     ) -> AbortedTransactionSpec | None:
         # Markers are never compressed: the kind is the second number of the key, which starts
-        # behind length, attributes, two deltas and the key's length, a byte each.
+        # after length, attributes, two deltas and the key's length, a byte each.
         kind = int.from_bytes(data[61 + 5 + 2 : 61 + 5 + 4])
         is_emptied = int.from_bytes(data[57:61]) == 0
         if is_emptied or kind not in (ABORT, COMMIT):
             return None
         first = old.current_txn_first_offset
         if old.producer_epoch != summary.producer_epoch:
-            # A new epoch starts its sequence numbers anew, so the last batch is forgotten.
+            # A new epoch starts its sequence numbers again, so the last batch is forgotten.
             old = replace(old, last_sequence=-1, last_offset=-1, offset_delta=0)
         self._entries[summary.producer_id] = replace(
             old,

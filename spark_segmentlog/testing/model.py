@@ -67,7 +67,7 @@ class PartitionModel:
         rows : sequence of LogRow
             Offsets ascending, none below the log end offset; gaps are possible.
         next_offset : int, optional
-            Log end offset afterwards, where records behind the last row were removed.
+            Log end offset afterwards, where records after the last row were removed.
         producer_id : int, optional
             Puts the rows into this producer's transaction and opens it where none is open.
         """

@@ -33,7 +33,7 @@ SEGMENT_SUFFIXES = (".log", ".index", ".timeindex")
 # base offset, length, leader epoch, magic, crc | attributes .. records count, which the crc covers
 _PREFIX = struct.Struct(">qiibI")
 _COVERED = struct.Struct(">hiqqqhii")
-# base offset .. last offset delta, behind length, epoch, magic, crc and attributes
+# base offset .. last offset delta, after length, epoch, magic, crc and attributes
 _BASE_OFFSET = struct.Struct(">q15xi")
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
@@ -59,7 +59,7 @@ class LogShape:
         A segment is rolled after this many records; 0 for no such limit.
     transaction_batches
         Batches of each transaction, of `PRODUCERS_COUNT` producers in turns, each with a marker
-        behind it, one in `ABORT_EVERY` an ABORT; 0 for none. No transaction index is made.
+        after it, one in `ABORT_EVERY` an ABORT; 0 for none. No transaction index is made.
     """
 
     records_count: int
@@ -170,7 +170,7 @@ class _SegmentWriter:
     def append(self, batch: bytes) -> None:
         base_offset, last_delta = _BASE_OFFSET.unpack_from(batch)
         last_offset = base_offset + last_delta
-        # A broker's rule: an entry before the batch, once enough bytes lie behind the last one.
+        # A broker's rule: an entry before the batch, once enough bytes lie after the last one.
         if self._since_entry_bytes > INDEX_INTERVAL_BYTES:
             self._offset_index += _OFFSET_ENTRY.pack(
                 last_offset - self._base_offset, self._size_bytes

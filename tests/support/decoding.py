@@ -151,7 +151,7 @@ def _outcome_of_entry(
 
 
 def outcomes_of_one_decoder(data: bytes, **options: Any) -> list[Row | Failure]:
-    """Decode all entries with one decoder that goes on behind bad ones: rows, then failures."""
+    """Decode all entries with one decoder that goes on after bad ones: rows, then failures."""
     array, table = as_array(data), scan(data)
     reader = decoder(validate_first=True, **options)
     batches, failures = [], []

@@ -89,7 +89,7 @@ class Faults:
     fail_at : int, optional
         Number of the operation that fails with `error_code`, or the next that can.
     is_lasting : bool
-        Whether all later ones fail too, as on a disk that stays full or was mounted anew.
+        Whether all later ones fail too, as on a disk that stays full or was mounted again.
     tear : bool
         Whether the operation at which it dies, if it writes, is done by half.
     disk : Disk, optional
@@ -247,7 +247,7 @@ class Disk:
         seed : int
         names : {"lost", "kept", "cut"}
             Whether names that were made, changed or removed without a sync of the folder are lost;
-            "cut": those behind some point in time are, as of a file system with a journal.
+            "cut": those after some point in time are, as of a file system with a journal.
         data : {"lost", "kept", "torn"}
             Whether bytes that were not synced are lost, or some of their sectors, or none.
         """
@@ -263,7 +263,7 @@ class Disk:
         self._restore(str(self._root), tree, contents)
 
     def _names_at(self, change: int) -> dict[str, dict[str, int]]:
-        """Give the names of all folders as they were behind a change, or at a later sync."""
+        """Give the names of all folders as they were after a change, or at a later sync."""
         return {
             folder: next(
                 (

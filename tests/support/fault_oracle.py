@@ -5,7 +5,7 @@
 - A PERMISSIVE read gives all rows of the batches that the fault did not touch, and none that the
   log never had; what is missing is told, as a row of `_corrupt_record` or as a warning.
   Read committed: rows whose own transaction's marker is bad may be given or not, and where no other
-  marker of that producer follows, those behind its begin are held back; both are told.
+  marker of that producer follows, those after its begin are held back; both are told.
 - Deep verification reports the fault in one line for each file that it touches, and nothing else.
 
 What no reader can know is decided by `unknowable`, case by case, with the reason.
@@ -364,7 +364,7 @@ def _unknowable_of_index(original: Original, fault: Fault, kind: str) -> Unknowa
         return None
     used, kept = (len(it.rstrip(b"\0")) for it in (before, after))
     if before[: max(used, kept)] == after[: max(used, kept)] or used == kept == 0:
-        return Unknowable("how many zeros an index has behind its entries is its writer's choice")
+        return Unknowable("how many zeros an index has after its entries is its writer's choice")
     if fault.damage is Damage.SWAP or not before.startswith(after[:kept]) or kept % entry_bytes:
         return None
     if kind == ".index":
@@ -550,12 +550,12 @@ def _lies_between_neighbours(original: Original, fault: Fault) -> bool:
     base_offset = int(Path(fault.path).stem)
     before = int(table.last_offset[row - 1]) if row else base_offset - 1
     if row + 1 < len(table):
-        behind = _exact_span(original, fault.path, row + 1)[0]
+        after = _exact_span(original, fault.path, row + 1)[0]
     elif number + 1 < len(original.logs):
-        behind = int(Path(original.logs[number + 1]).stem)
+        after = int(Path(original.logs[number + 1]).stem)
     else:
-        behind = base_offset + (1 << 31)
-    return before < first and last < behind
+        after = base_offset + (1 << 31)
+    return before < first and last < after
 
 
 def _is_a_gap(original: Original, fault: Fault) -> bool:

@@ -1,6 +1,6 @@
 """Kafka's message specifications, as its jars carry them, as the table of the package.
 
-``python -m tests.support.message_table`` writes the table anew; a test compares it with the jars.
+``python -m tests.support.message_table`` writes the table again; a test compares it with the jars.
 """
 
 from __future__ import annotations

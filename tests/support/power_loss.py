@@ -62,7 +62,7 @@ class Disk:
     root : path
         Everything that is there already counts as synced.
     stop_after : int, optional
-        `PowerLoss` is raised behind that many operations.
+        `PowerLoss` is raised after that many operations.
     stop : callable, optional
         Called instead of that.
     """

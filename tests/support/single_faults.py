@@ -1,7 +1,7 @@
 """Single faults of a real log: what a disk, a copy or a hand can do to one file, drawn by a seed.
 
 A fault is plain data, so that a failing one can be printed, repeated and handed on. It is applied
-to a copy whose files are hard links to those of the original: what it touches is written anew.
+to a copy whose files are hard links to those of the original: what it touches is written again.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ class Original:
 
     @property
     def end_offset(self) -> int:
-        """Offset behind the last batch."""
+        """Offset after the last batch."""
         return max(int(table.last_offset[-1]) + 1 for table in self.tables.values() if len(table))
 
     @property

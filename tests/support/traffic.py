@@ -64,7 +64,7 @@ def write_first_wave(broker: Broker, seed: int) -> None:
 
 
 def write_second_wave(broker: Broker, seed: int) -> None:
-    """Write behind a restart, so under another leader epoch."""
+    """Write after a restart, so under another leader epoch."""
     draw = random.Random(seed)
     _write_codec(broker, "zstd", draw)
     _write_appended(broker, draw)
@@ -172,7 +172,7 @@ def _write_ledger(broker: Broker, draw: random.Random) -> None:
     _send(producers[0], "ledger", partition=0, value=b"open")
     producers[0].flush()
     plain = broker.producer()
-    _send(plain, "ledger", partition=0, value=b"behind the open one")
+    _send(plain, "ledger", partition=0, value=b"after the open one")
     plain.flush()
     _OPEN_TRANSACTIONS.append(producers[0])
 

@@ -1,7 +1,7 @@
 """Memory that one writing task takes above an idle worker, measured in a process of its own.
 
 Arguments: log directory, rows, partitions, bytes of a value, codec. Prints the kernel's own peak
-(``VmHWM``) before the first row and behind the last, and the size of what was staged.
+(``VmHWM``) before the first row and after the last, and the size of what was staged.
 """
 
 from __future__ import annotations

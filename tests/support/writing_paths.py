@@ -1,8 +1,8 @@
 """Every path on which the library writes or mends, each as something that can be run again.
 
 A path has a folder to begin with, and a run of it that ends in the same state however often it was
-cut short and begun anew: a commit has an application and a version, an append goes on at the log's
-end. What a run was told to be done it reports, so that it can be looked for behind a crash.
+cut short and begun again: a commit has an application and a version, an append goes on at the log's
+end. What a run was told to be done it reports, so that it can be looked for after a crash.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class WritingPath:
     run : callable
         Does the work in such a folder; told of a function that takes how many rows last.
     allows : str
-        What a reader may see behind a crash: all rows of before or all of after ("whole"), some of
+        What a reader may see after a crash: all rows of before or all of after ("whole"), some of
         them in their order ("prefix"), those of after and any of before ("between"), or an error of
         bad bytes too ("damaged").
     is_exact : bool
@@ -220,7 +220,7 @@ def rows_from(offset: int, count: int) -> pa.RecordBatch:
 
 
 def append_up_to(root: Path, end: int, options: dict[str, Any], report: Report) -> None:
-    """Append six rows at a time behind those that are there."""
+    """Append six rows at a time after those that are there."""
     with open_log(str(root / "d0"), **options) as log:
         log.create_topic("t", 1)
         done = log.log_end_offset("t", 0)
@@ -311,7 +311,7 @@ def overwrite(root: Path, report: Report) -> None:
 
 
 def make_open_commit(root: Path) -> None:
-    """A commit that died behind its first copy."""
+    """A commit that died after its first copy."""
     make_two(root)
     with pytest.MonkeyPatch.context() as patch:
         counting = root.with_name(root.name + "-counting")
@@ -373,7 +373,7 @@ def end_compaction(root: Path, report: Report) -> None:
 
 
 def make_damaged(root: Path) -> None:
-    """Bad bytes in the middle of the second segment, others behind it."""
+    """Bad bytes in the middle of the second segment, others after it."""
     folder = make_log(root)
     second = sorted(folder.glob("*.log"))[1]
     data = bytearray(second.read_bytes())

@@ -247,7 +247,7 @@ def _parse_custom(data: bytes | None) -> tuple[str | None, str | None]:
         cursor = ByteCursor(data)
         fields = dict(read_tagged_fields(cursor))
         if cursor.left:
-            raise MessageError(f"{cursor.left} bytes stand behind the last field")
+            raise MessageError(f"{cursor.left} bytes stand after the last field")
         prefix, key = (
             None if fields.get(tag) is None else _custom_text(fields[tag])
             for tag in (_OBJECT_PREFIX_TAG, _OBJECT_KEY_TAG)

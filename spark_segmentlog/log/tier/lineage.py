@@ -58,9 +58,9 @@ def _valid_offsets(
     starts = {entry.epoch: entry.start_offset for entry in lineage}
     followers = [entry.start_offset for entry in lineage[1:]] + [MAX_OFFSET]
     ends = {entry.epoch: end for entry, end in zip(lineage, followers, strict=True)}
-    behind = [entry.start_offset for entry in segment.leader_epochs[1:]] + [segment.end_offset]
+    epoch_ends = [entry.start_offset for entry in segment.leader_epochs[1:]] + [segment.end_offset]
     first = lineage[0]
-    for number, (entry, end) in enumerate(zip(segment.leader_epochs, behind, strict=True)):
+    for number, (entry, end) in enumerate(zip(segment.leader_epochs, epoch_ends, strict=True)):
         # What lies below the first record of the first epoch is that epoch's too.
         start = segment.base_offset if number == 0 else entry.start_offset
         if entry.epoch < first.epoch or (entry.epoch == first.epoch and start < first.start_offset):

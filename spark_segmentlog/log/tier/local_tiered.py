@@ -184,7 +184,7 @@ def epochs_between(
 
 
 def _find_end(segment: Segment) -> tuple[int, int]:
-    """Find the offset and the byte behind a segment's last batch."""
+    """Find the offset and the byte after a segment's last batch."""
     with segment.open_log() as file:
         position, size = segment.position_for(MAX_OFFSET, file), file.size()
         walk = HeaderWalk(segment, file, position=position, buffer=ReadBuffer(LOOKUP_READ_BYTES))

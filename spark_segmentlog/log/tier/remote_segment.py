@@ -51,7 +51,7 @@ class Description:
     Attributes
     ----------
     end_offset : int
-        Behind its last record.
+        After its last record.
     leader_epochs : tuple of LeaderEpoch
         Those of its records, each from its first offset in the segment on.
     max_timestamp_ms : int or None

@@ -83,5 +83,5 @@ def is_store(uri: str) -> bool:
 
 
 def _root(storage: Storage, path: str) -> str:
-    """Give a folder with a slash behind it, and the beginning of names as it is."""
+    """Give a folder with a slash after it, and the beginning of names as it is."""
     return path if path.endswith("/") or not storage.is_directory(path) else f"{path}/"

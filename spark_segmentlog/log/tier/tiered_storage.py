@@ -129,7 +129,7 @@ class TieredStorage(OpeningStorage):
         return path == self.directory or (self.local is not None and self.local.is_directory(path))
 
     def list_names(self, path: str) -> list[str]:
-        """List the names of local and remote files, in no order; anew each time but the first."""
+        """List the names of local and remote files, in no order; again each time but the first."""
         if path != self.directory:
             return [] if self.local is None else self.local.list_names(path)
         if self._has_listed:

@@ -60,7 +60,11 @@ def end_snapshots(log: PartitionLog, end_offset: int, states: Sequence[ProducerS
 
     Before the log is cut: a snapshot too few costs a walk, one too many tells of what is gone.
     """
-    later = [it for it in log.listing.snapshot_offsets.tolist() if it > end_offset]
+    later = [
+        snapshot_offset
+        for snapshot_offset in log.listing.snapshot_offsets.tolist()
+        if snapshot_offset > end_offset
+    ]
     mark_snapshots_deleted(log.directory, later)
     files.fsync_directory(log.directory)
     write_snapshot(log.directory, end_offset, states)

@@ -27,7 +27,7 @@ from spark_segmentlog.log.upkeep.recovery_action import (
     rebuild_action,
 )
 from spark_segmentlog.log.upkeep.segment_survey import SegmentSurvey, survey_segment
-from spark_segmentlog.log.upkeep.swap import mark_files_behind_deleted
+from spark_segmentlog.log.upkeep.swap import mark_files_after_deleted
 from spark_segmentlog.log.upkeep.verification import known_aborts
 
 
@@ -66,7 +66,7 @@ class Mender:
         for index, segment in enumerate(segments):
             survey = survey_segment(segment)
             later = [] if survey.stop is None else segments[index + 1 :]
-            takes_good = bool(later) or survey.has_good_behind_bad
+            takes_good = bool(later) or survey.has_good_after_bad
             if self.cut_bad_batches and survey.corrupt and takes_good:
                 is_last = segment is segments[-1]
                 yield from self._cut_out(log, survey, producers, is_last=is_last)
@@ -107,7 +107,7 @@ class Mender:
             cut_out(survey.segment, known.aborted, index_interval_bytes=self.index_interval_bytes)
         for bad in survey.corrupt:
             yield cut_out_action(survey, bad, is_done=is_done)
-        if survey.has_rest_behind_bad:
+        if survey.has_rest_after_bad:
             yield cut_action(mended, takes_good=False, is_done=is_done, is_left=False)
         yield rebuild_action(
             mended, is_done=is_done, is_left=False, keeps_transactions=known.aborted is None
@@ -127,7 +127,7 @@ class Mender:
         take_mark_away(log)
         delete_segments(later)
         if survey.stop is not None:
-            mark_files_behind_deleted(segment.directory, segment.base_offset)
+            mark_files_after_deleted(segment.directory, segment.base_offset)
             files.fsync_directory(segment.directory)
         if is_last:
             end_snapshots(log, survey.valid_next_offset, producers.states or ())

@@ -86,14 +86,16 @@ class SegmentSurvey:
         return corrupt_finding(self.corrupt[0]) if self.corrupt else self.torn
 
     @property
-    def has_good_behind_bad(self) -> bool:
+    def has_good_after_bad(self) -> bool:
         """Whether a good batch lies anywhere after the first bad bytes."""
         return self.valid_count < len(self.positions)
 
     @property
-    def has_rest_behind_bad(self) -> bool:
+    def has_rest_after_bad(self) -> bool:
         """Whether a torn batch or zeros lie after all bad bytes and good batches."""
-        bad_end = max((it.position + it.length for it in self.corrupt), default=0)
+        bad_end = max(
+            (bad_range.position + bad_range.length for bad_range in self.corrupt), default=0
+        )
         return max(bad_end, self.end_position) < self.file_bytes
 
     def without_bad(self) -> SegmentSurvey:

@@ -94,7 +94,7 @@ def mark_segment_deleted(directory: str, base_offset: int) -> None:
     _rename_files(directory, base_offset, segment_suffixes(), "", DELETED_SUFFIX)
 
 
-def mark_files_behind_deleted(directory: str, base_offset: int) -> None:
+def mark_files_after_deleted(directory: str, base_offset: int) -> None:
     """Rename what is left of segments after this one to ``.deleted``: indexes without a log."""
     found = {_plain_offset(name) for name in os.listdir(directory)}
     for offset in sorted(known for known in found if known is not None and known > base_offset):
@@ -122,7 +122,7 @@ def mark_snapshots_deleted(directory: str, offsets: Iterable[int]) -> None:
 
 
 def write_snapshot(directory: str, offset: int, states: Sequence[ProducerState]) -> None:
-    """Leave the producers at an offset behind, unless there are none, or they stand there."""
+    """Write a snapshot of the producers at an offset, unless there are none, or one is there."""
     path = segment_path(directory, offset, SNAPSHOT_SUFFIX)
     if states and not os.path.exists(path):
         files.write_atomically(path, format_producer_snapshot(states))

@@ -277,8 +277,8 @@ def _flushed_bytes(
 ) -> int | None:
     """Tell up to where the last segment was synced; None where this library did not write last.
 
-    What this library wrote behind that was never acknowledged, so that the first bad batch there
-    ends the log, whatever the power left behind it. In a broker's directory it may have been the
+    What this library wrote after that was never acknowledged, so that the first bad batch there
+    ends the log, whatever the power left after it. In a broker's directory it may have been the
     broker that wrote it.
     """
     if remembered is None or state.is_clean or remembered.tail.base_offset > last.base_offset:

@@ -55,7 +55,7 @@ def read(log: BrokerLog, isolation_level: str) -> dict[tuple[str, int], list[Row
 
 
 def expected_rows(records: list[Row], cleaned: PartitionCompaction) -> list[Row]:
-    """Take the latest of each key below the end of what was cleaned, and all behind it."""
+    """Take the latest of each key below the end of what was cleaned, and all after it."""
     end = cleaned.cleaned_up_to
     latest = {key: offset for offset, _, key, _ in records if offset < end}
     return [

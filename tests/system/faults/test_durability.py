@@ -101,7 +101,7 @@ def test_what_was_reported_done_is_found_by_time_after_a_power_cut(
     directory, links = tmp_path / "log", tmp_path / "links"
     make_log(directory)
     links.mkdir()
-    # A last segment whose indexes are made anew, so that they are renamed to their names.
+    # A last segment whose indexes are made again, so that they are renamed to their names.
     last = sorted((directory / "t-0").glob("*.timeindex"))[-1]
     last.with_name(".segmentlog-tail").unlink(missing_ok=True)
     last.write_bytes(b"")

@@ -126,7 +126,7 @@ class Bench:
         """Run it again, and compare with a run that nothing cut short."""
         self.path.run(self.root, ignore)
         found = end_state(self.root)
-        # The next write to them makes them anew.
+        # The next write to them makes them again.
         may_differ = unsynced_files(self.root) if power_was_lost else set()
         assert found.rows == self.after.rows
         if self.path.is_exact:

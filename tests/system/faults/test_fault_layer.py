@@ -130,7 +130,7 @@ def test_a_rename_is_undone_until_its_folder_is_synced(tmp_path: Path) -> None:
         assert names_and_bytes(folder) == {"renamed" if is_synced else "file": OLD}
 
 
-def test_names_may_last_up_to_a_point_in_time_and_none_behind_it(tmp_path: Path) -> None:
+def test_names_may_last_up_to_a_point_in_time_and_none_after_it(tmp_path: Path) -> None:
     seen = set()
     for seed in SEEDS:
         folder = tmp_path / str(seed)

@@ -147,7 +147,7 @@ def _kill(process: psutil.Process) -> None:
 
 
 def live(job: Job, rng: random.Random, checkpoint: Path, micro_batch: int) -> int:
-    """Let a run live until some time behind the start of a micro-batch; count killed workers."""
+    """Let a run live until some time after the start of a micro-batch; count killed workers."""
     begun = checkpoint / "offsets" / str(micro_batch)
     end = float("inf")
     killed = 0

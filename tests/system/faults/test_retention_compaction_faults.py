@@ -295,7 +295,7 @@ def run_whole_retention(root: Path, *, all_old: bool) -> tuple[list[Value], list
 
 
 def run_until(root: Path, run: Callable[[Path], None], operation: int) -> Disk:
-    """Run up to an operation, behind which the process is gone."""
+    """Run up to an operation, after which the process is gone."""
     with pytest.MonkeyPatch.context() as patch:
         disk = Disk(root, stop_after=operation)
         disk.watch(patch)

@@ -241,7 +241,7 @@ def test_a_visible_journal_of_the_first_format_blocks_nobody(tmp_path: Path) -> 
         if phase is CommitPhase.VISIBLE:
             break
     else:
-        pytest.fail("no operation behind which the deciding journal is visible, the other there")
+        pytest.fail("no operation after which the deciding journal is visible, the other there")
     to_first_format(scenario.directories, visible=True)
     shutil.rmtree(paths[1].parent)
     write_alone(scenario.directories[1])

@@ -12,7 +12,7 @@ less than one in a hundred. They are:
 - with other rows: another partition's `.log` of the same offsets, a base offset that still lies
   between its neighbours, and a closed segment that ends early, with a whole batch, where no index
   names what is gone: compaction leaves that;
-- with all rows, so that verification alone is silent: fewer entries of an `.index`, or zeros behind
+- with all rows, so that verification alone is silent: fewer entries of an `.index`, or zeros after
   them; entries of a `.timeindex` that a crash may have taken; the newest leader epoch after a
   crash; a `.snapshot` that is gone, or lacks a producer without a transaction; small files that
   still hold together and say something that nothing contradicts, or that may be missing.

@@ -1,4 +1,4 @@
-"""A broker starts on what our retention and compaction leave, serves it and goes on behind it."""
+"""A broker starts on what our retention and compaction leave, serves it and goes on after it."""
 
 from __future__ import annotations
 
@@ -142,22 +142,22 @@ def _problems(broker: Broker) -> list[str]:
 
 
 def _assert_goes_on(broker: Broker) -> None:
-    """The same transactional producer, and others, append behind."""
+    """The same transactional producer, and others, append after it."""
     before = {it.topic: it.offset for it in broker.consume(TOPICS)}
     for topic in TOPICS:
         producer = broker.producer(enable_idempotence=True)
-        producer.produce(topic, key=b"behind", value=b"1")
+        producer.produce(topic, key=b"after", value=b"1")
         producer.flush()
     producer = broker.producer(transactional_id="cleaning")
     producer.init_transactions(30)
     producer.begin_transaction()
-    producer.produce("ledger.v1", key=b"behind", value=b"2")
+    producer.produce("ledger.v1", key=b"after", value=b"2")
     producer.commit_transaction(30)
-    behind = [
-        it for it in broker.consume(TOPICS, isolation_level="read_committed") if it.key == b"behind"
+    after = [
+        it for it in broker.consume(TOPICS, isolation_level="read_committed") if it.key == b"after"
     ]
-    assert len(behind) == len(TOPICS) + 1
-    assert all(it.offset > before.get(it.topic, -1) for it in behind)
+    assert len(after) == len(TOPICS) + 1
+    assert all(it.offset > before.get(it.topic, -1) for it in after)
     assert broker.problems() == []
 
 

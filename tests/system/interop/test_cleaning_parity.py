@@ -119,7 +119,7 @@ class Twins:
     def assert_same(self, context: str) -> None:
         """Let Kafka read both; closed segments of the same bytes have the same indexes too.
 
-        Not those of a directory that was not shut cleanly: Kafka makes them anew as it opens it.
+        Not those of a directory that was not shut cleanly: Kafka makes them again as it opens it.
         """
         for path in (self.theirs, self.ours):
             self.kafka.request("dump", path)

@@ -372,7 +372,7 @@ def test_a_stale_checkpoint_of_leader_epochs_is_brought_up_to_the_log(clean: Sto
 # Segments are cut and deleted
 
 
-def test_a_torn_closed_segment_is_cut_and_all_behind_it_deleted(killed: Stopped) -> None:
+def test_a_torn_closed_segment_is_cut_and_all_after_it_deleted(killed: Stopped) -> None:
     segments = killed.segments()
     torn = segments[len(segments) // 2]
     with torn.open("r+b") as file:
@@ -459,7 +459,7 @@ def test_a_file_that_a_broker_may_not_open_takes_its_directory_offline(
 # Harmless
 
 
-def test_a_partition_behind_a_link_is_served(clean: Stopped, tmp_path: Path) -> None:
+def test_a_partition_that_a_link_leads_to_is_served(clean: Stopped, tmp_path: Path) -> None:
     clean.folder.rename(tmp_path / "elsewhere")
     clean.folder.symlink_to(tmp_path / "elsewhere")
     assert clean.only(FindingKind.LINK).is_harmless
@@ -467,7 +467,7 @@ def test_a_partition_behind_a_link_is_served(clean: Stopped, tmp_path: Path) -> 
     assert _offsets(clean) == list(range(ROWS))
 
 
-def test_zeros_at_the_end_of_a_closed_segment_delete_all_behind_it(killed: Stopped) -> None:
+def test_zeros_at_the_end_of_a_closed_segment_delete_all_after_it(killed: Stopped) -> None:
     padded = killed.segments()[-3]
     with padded.open("ab") as file:
         file.write(bytes(500))

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.interop
 
 SEED = 4311
 ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
-STAGES = ("live", "crashed", "live behind a restart", "cleanly stopped")
+STAGES = ("live", "crashed", "live after a restart", "cleanly stopped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,10 @@ def stages(jars: KafkaJars, tmp_path_factory: pytest.TempPathFactory) -> dict[st
         broker.start()
         write_second_wave(broker, SEED + 1)
         wait_until_cleaned(broker)
-        found["live behind a restart"] = _live_stage(broker)
+        found["live after a restart"] = _live_stage(broker)
         broker.stop()
         stopped = _reading(broker.log_directories)
-        found["cleanly stopped"] = Stage(found["live behind a restart"].consumed, stopped)
+        found["cleanly stopped"] = Stage(found["live after a restart"].consumed, stopped)
         assert broker.problems() == []
     return found
 
@@ -92,7 +92,7 @@ def test_the_broker_wrote_what_these_tests_are_about(stages: dict[str, Stage]) -
     assert sorted(uncommitted) == sorted(TOPICS)
     for topic in ("ledger", "bank"):
         assert len(committed[topic]) < len(uncommitted[topic])
-    assert b"behind the open one" not in {row.value for row in committed["ledger"]}
+    assert b"after the open one" not in {row.value for row in committed["ledger"]}
     offsets = [row.offset for row in uncommitted["table"] if row.partition == 0]
     assert offsets[-1] - offsets[0] + 1 > len(offsets)
     assert {row.timestamp_type for row in uncommitted["appended"]} == {1}

@@ -252,7 +252,7 @@ def test_lag_is_what_the_broker_told(traffic: Traffic) -> None:
     found = [tuple(row.values()) for row in lag(traffic.broker.log_directories).to_pylist()]
     groups = {group for group, *_ in traffic.offsets}
     assert groups >= {"classic", "modern", "matching", "transactional"}
-    # What an open transaction writes lies behind the offsets that the broker tells of.
+    # What an open transaction writes lies after the offsets that the broker tells of.
     assert [row[:4] for row in found] == [row[:4] for row in traffic.offsets]
     ends = {(topic, partition): end for _, topic, partition, _, end in traffic.offsets}
     for _, topic, partition, committed, end, behind in found:

@@ -1,4 +1,4 @@
-"""What we write, as a broker takes it: its tools, its consumers, and producers behind us."""
+"""What we write, as a broker takes it: its tools, its consumers, and producers after us."""
 
 from __future__ import annotations
 
@@ -86,16 +86,16 @@ def _assert_tools_find_nothing(broker: Broker, topics: tuple[str, ...] = TOPICS)
 
 
 def _assert_served(broker: Broker, appended: list[ConsumedRecord]) -> None:
-    """Old and new records are there, and producers go on behind them."""
+    """Old and new records are there, and producers go on after them."""
     consumed = broker.consume(TOPICS)
     old = [record for record in consumed if record.offset < 100]
     assert {record.key for record in old} == {b"before"}
     assert len(old) == 100 * PARTITIONS_COUNT * len(TOPICS)
     assert [record for record in consumed if record.offset >= 100] == appended
     for topic in TOPICS:
-        _produce(broker, topic, b"behind")
-    behind = [record for record in broker.consume(TOPICS) if record.key == b"behind"]
-    assert {record.offset for record in behind} == {100 + RECORDS_COUNT + n for n in range(100)}
+        _produce(broker, topic, b"after")
+    after = [record for record in broker.consume(TOPICS) if record.key == b"after"]
+    assert {record.offset for record in after} == {100 + RECORDS_COUNT + n for n in range(100)}
     assert broker.problems() == []
 
 

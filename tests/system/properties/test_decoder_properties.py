@@ -120,7 +120,7 @@ def test_mutated_logs_are_read_alike(data: bytes, check: bool) -> None:
 
 @st.composite
 def zstd_batches(draw: st.DrawFn) -> bytes:
-    """Many small batches, some of them bad behind a good checksum: blocks that are joined."""
+    """Many small batches, some bad though their checksum is good: blocks that are joined."""
     data, offset = b"", 0
     for _ in range(draw(st.integers(1, 8))):
         count = draw(st.integers(0, 4))

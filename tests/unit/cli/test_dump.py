@@ -23,7 +23,7 @@ from tests.support.broker_data import BrokerLog
 from tests.support.dumping import of_type, offsets_of, one_partition, timed
 from tests.support.running import NAME, batches, flip, objects, run
 
-# The broker's tool says behind all files which offsets do not follow each other; --records adds to
+# The broker's tool says after all files which offsets do not follow each other; --records adds to
 # its --deep-iteration what is in the records.
 SHARED = ("Log starting offset: ", "baseOffset: ", "| ")
 ADDED = re.compile(r" (key|payload|controlType|headers): .*")

@@ -17,7 +17,7 @@ from tests.support.dumping import of_type, one_partition
 from tests.support.running import NAME, batches, objects, run
 
 
-def test_open_transactions_are_listed_behind_those_that_ended(tmp_path: Path) -> None:
+def test_open_transactions_are_listed_after_those_that_ended(tmp_path: Path) -> None:
     def data(offset: int, producer_id: int, count: int) -> bytes:
         return v2_batch(
             [RecordSpec(value=b"x")] * count,

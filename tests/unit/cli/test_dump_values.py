@@ -1,4 +1,4 @@
-"""What is typed behind the options of a dump."""
+"""What is typed after the options of a dump."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_later_segments_go_only_when_that_is_said(tmp_path: Path) -> None:
         assert ", good batches after them included" in ran.lines[0]
         assert {path.name: path.read_bytes() for path in (first, second, third)} == before
     assert ran.lines[-1].endswith(
-        "2 left: good batches lie behind bad bytes, --cut-bad-batches would keep them, "
+        "2 left: good batches lie after bad bytes, --cut-bad-batches would keep them, "
         "--delete-later-segments would take them along"
     )
     told = run("recover", tmp_path, "--delete-later-segments")

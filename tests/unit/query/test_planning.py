@@ -201,7 +201,7 @@ def test_range_is_cut_where_segments_begin() -> None:
     assert sizes(cut) == [(0, 15, 20), (0, 20, 30), (0, 30, 40)]
 
 
-def test_segment_is_cut_behind_index_entries() -> None:
+def test_segment_is_cut_after_index_entries() -> None:
     # Batches of 10 offsets and 100 bytes; an entry a batch, from the second on.
     last_offsets = np.arange(19, 100, 10)
     positions = np.arange(100, 1000, 100)

@@ -395,7 +395,7 @@ def test_a_replay_over_a_topic_made_again_reads_it_once_from_its_start(log: Grow
     recreate(log, 450)
     stream = Stream(log.path, committed=offsets(p0=500), failOnDataLoss=False)
     assert stream.read(offsets(p0=400), offsets(p0=500)) == []
-    # It grows beyond the old end before the next trigger; that it was anew is known by now.
+    # It grows beyond the old end before the next trigger; that it was made again is known by now.
     log.append(batch(450, 100))
     assert stream.run() == [[], list(range(550))]
 

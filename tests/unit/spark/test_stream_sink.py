@@ -79,7 +79,7 @@ def test_an_abort_removes_what_the_messages_tell_and_no_row_shows(sink: Sink) ->
     assert len(sink.read()) == 3
 
 
-def test_an_abort_behind_a_commit_that_waits_to_be_ended_takes_nothing(
+def test_an_abort_after_a_commit_that_waits_to_be_ended_takes_nothing(
     sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink.micro_batch(0, values(1), topic="t")

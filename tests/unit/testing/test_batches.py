@@ -72,7 +72,7 @@ def test_message_set_is_what_aiokafka_reads(magic: int, codec: str) -> None:
 def test_legacy_lz4_checksum_covers_the_magic() -> None:
     good = legacy_wrapper(0, b"", offset=0, codec="lz4")
     old = legacy_wrapper(0, b"", offset=0, codec="lz4-legacy-checksum")
-    # FLG, BD, HC stand behind the frame's magic, which starts at byte 26 of a format 0 message.
+    # FLG, BD, HC stand after the frame's magic, which starts at byte 26 of a format 0 message.
     assert good[26:32] == old[26:32]
     assert good[32] == 0x82
     assert old[32] != 0x82

@@ -119,7 +119,7 @@ def test_indexes_and_snapshots_equal_those_of_a_broker(producer: str, tmp_path: 
 
 
 def rebuild(builder: LogBuilder, partition_directory: Path) -> Path:
-    """Build the partition anew from the bytes of its `.log` files alone."""
+    """Build the partition again from the bytes of its `.log` files alone."""
     topic, partition = partition_directory.name.rsplit("-", 1)
     intervals = {"appended": 256, "ledger": 256, "table": 256, "bank": 256, "orders": 512}
     segments = [

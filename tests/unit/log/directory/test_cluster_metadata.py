@@ -67,7 +67,7 @@ def test_records_of_a_transaction_count_once_it_has_ended(tmp_path: Path) -> Non
     assert replicas(path) == {"a": {0: (1,)}}
 
 
-def test_a_snapshot_comes_first_and_the_log_behind_it(tmp_path: Path) -> None:
+def test_a_snapshot_comes_first_and_the_log_after_it(tmp_path: Path) -> None:
     values = [topic("old", 1), topic("new", 2), partition(0, 2, 5)]
     path = metadata_log(tmp_path, *values)
     snapshot = v2_batch([RecordSpec(value=topic("old", 1)), RecordSpec(value=topic("snap", 3))])

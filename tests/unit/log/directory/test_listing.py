@@ -57,7 +57,7 @@ def test_a_swap_file_without_a_plain_one_counts_as_the_segment(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("cleaned", "is_read"), [(0, False), (10, False), (20, True)])
-def test_a_swap_file_behind_a_cleaned_one_may_be_half_a_split(
+def test_a_swap_file_after_a_cleaned_one_may_be_half_a_split(
     tmp_path: Path, cleaned: int, is_read: bool
 ) -> None:
     builder = LogBuilder(tmp_path)

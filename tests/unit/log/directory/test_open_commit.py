@@ -54,6 +54,4 @@ def test_a_part_counts_once_the_directory_that_decides_is_found(
     Path(first).rename(moved)
     with pytest.raises(RecoveryError, match=f"once at {first}, which is not there"):
         read_journals(second)
-    assert [journal.log_directory for journal in read_journals(second, [moved])] == [
-        second
-    ]
+    assert [journal.log_directory for journal in read_journals(second, [moved])] == [second]

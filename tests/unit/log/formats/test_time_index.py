@@ -32,7 +32,7 @@ def test_time_lookup_gives_the_last_entry_below(tmp_path: Path) -> None:
         assert index.last_entry() == TimeEntry(timestamp=200, offset=BASE + 7)
 
 
-def test_zeros_behind_the_last_time_entry_are_no_entries(tmp_path: Path) -> None:
+def test_zeros_after_the_last_time_entry_are_no_entries(tmp_path: Path) -> None:
     """A roll can leave the preallocated rest in the file."""
     with _time_index(tmp_path, [(100, 3), (200, 7), (300, 8)], zeros=12_000) as index:
         assert index.last_entry() == TimeEntry(timestamp=300, offset=BASE + 8)

@@ -31,7 +31,7 @@ def test_a_leader_epoch_between_others_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "0\n1\n3 0\n", "0\n2\n0 0\n1 7\n", "0\n2\n0 0\n1 99\n", "0\n2\n0 5\n1 3\n"],
-    ids=["empty", "another epoch", "amid a batch", "behind the end", "out of order"],
+    ids=["empty", "another epoch", "amid a batch", "after the end", "out of order"],
 )
 def test_a_checkpoint_of_other_leader_epochs_is_found(tmp_path: Path, text: str) -> None:
     log = build(tmp_path, [batch(0, 5), batch(5, 5)])

@@ -214,7 +214,7 @@ def test_a_commit_to_half_of_what_is_asked_for_is_waited_for(
     set_commit_states(
         monkeypatch,
         *[CommitState(0)] * 2,  # at open, before and after
-        opened,  # behind the first ends
+        opened,  # after the first ends
         opened,  # at the second look
         *[CommitState(1)] * 3,
     )

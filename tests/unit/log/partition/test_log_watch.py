@@ -98,7 +98,7 @@ def build(path: Path, batches: Sequence[bytes] = ()) -> tuple[LogBuilder, Path]:
     return log, log.partition("t", 0, [list(batches) or SegmentSpec([], base_offset=0)])
 
 
-def test_a_look_sees_appended_batches_and_walks_only_behind_the_last_end(tmp_path: Path) -> None:
+def test_a_look_sees_appended_batches_and_walks_only_after_the_last_end(tmp_path: Path) -> None:
     _, directory = build(tmp_path, [batch(0, 3)])
     watch = LogWatch([str(tmp_path)])
     assert ends(watch) == {"t-0": 3}

@@ -60,7 +60,7 @@ def test_a_snapshot_tells_what_began_in_a_segment_that_is_gone(tmp_path: Path) -
     assert [entry.first_offset for entry in entries(directory, 8)] == [5]
 
 
-def test_behind_bad_bytes_transaction_indexes_stay_up_to_the_next_snapshot(tmp_path: Path) -> None:
+def test_after_bad_bytes_transaction_indexes_stay_up_to_the_next_snapshot(tmp_path: Path) -> None:
     directory = build(tmp_path, *spanning(), [data(5, 11), marker(ABORT, 5, 12)], snapshots=True)
     bad = directory / f"{0:020d}.log"
     whole = bad.read_bytes()

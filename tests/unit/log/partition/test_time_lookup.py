@@ -98,7 +98,7 @@ def test_log_append_time_batches_are_found_by_their_largest_timestamp(tmp_path: 
     assert offsets(log, min_ms=T + 50, max_ms=T + 50) == [0, 1]
 
 
-def test_an_upper_bound_goes_on_behind_later_append_times(tmp_path: Path) -> None:
+def test_an_upper_bound_goes_on_after_later_append_times(tmp_path: Path) -> None:
     """The broker's clock stepped back."""
     stamps = (T, T + 90, T + 10)
     batches = [

@@ -144,7 +144,7 @@ def test_a_short_time_index_above_the_recovery_point_is_walked_behind(tmp_path: 
     assert trusted == [True, False, False]
 
 
-def test_zeros_behind_the_time_entries_of_a_rolled_segment_do_not_date_it_to_1970(
+def test_zeros_after_the_time_entries_of_a_rolled_segment_do_not_date_it_to_1970(
     tmp_path: Path,
 ) -> None:
     entries = struct.pack(">qiqiqi", T, 0, T + 1, 1, T + 2, 2) + bytes(12_000)

@@ -89,7 +89,7 @@ def test_the_epochs_of_a_log_without_any_begin_at_its_end(tmp_path: Path) -> Non
     assert (folder / "leader-epoch-checkpoint").read_text() == "0\n1\n0 1\n"
 
 
-def test_batches_behind_the_valid_end_have_no_say(tmp_path: Path) -> None:
+def test_batches_after_the_valid_end_have_no_say(tmp_path: Path) -> None:
     folder = make_log(tmp_path, [(2, 0)], segments=[[(0, 2)]])
     (log_path,) = folder.glob("*.log")
     log_path.write_bytes(log_path.read_bytes() + batch(10, 9)[:-3])

@@ -68,7 +68,7 @@ def test_a_range_that_ends_inside_is_read_to_its_end_only(log_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("field", "error"), [(100, CrcMismatchError), (8, InvalidBatchError)])
-def test_bad_bytes_behind_are_an_error_after_the_rows_before_them(
+def test_bad_bytes_are_an_error_after_the_rows_before_them(
     log_path: Path, field: int, error: type[Exception]
 ) -> None:
     bad = BATCHES - 20

@@ -25,7 +25,7 @@ from tests.support.reading import (
 )
 
 
-def test_the_end_of_a_log_of_one_empty_batch_is_behind_it(tmp_path: Path) -> None:
+def test_the_end_of_a_log_of_one_empty_batch_is_after_it(tmp_path: Path) -> None:
     empty = v2_batch([], base_offset=100, last_offset_delta=9)
     log = build_log(tmp_path, SegmentSpec([empty], base_offset=100))
     assert (offsets(log), log.log_end_offset) == ([], 110)
@@ -93,7 +93,7 @@ def test_zeros_of_a_preallocated_segment_are_its_end(tmp_path: Path, zeros: int)
 
 
 @pytest.mark.parametrize("zeros", [100, 1_000_000])
-def test_zeros_with_data_behind_them_are_an_error(tmp_path: Path, zeros: int) -> None:
+def test_zeros_with_data_after_them_are_an_error(tmp_path: Path, zeros: int) -> None:
     log = build_log(tmp_path, [batch(0, 5), bytes(zeros), batch(5, 5)])
     with pytest.raises(InvalidBatchError, match=r"length 0|zeros where a batch should start"):
         offsets(log)
@@ -119,7 +119,7 @@ def test_a_single_bad_batch_of_a_crashed_log_leaves_it_empty(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("clean", "recovery_point", "behind"),
+    ("clean", "recovery_point", "after"),
     [
         (True, 0, b""),  # a clean shutdown leaves nothing half written
         (False, 6, b""),  # what lies below the recovery point was flushed
@@ -128,11 +128,11 @@ def test_a_single_bad_batch_of_a_crashed_log_leaves_it_empty(tmp_path: Path) -> 
     ],
 )
 def test_a_bad_batch_is_an_error_anywhere_else(
-    tmp_path: Path, clean: bool, recovery_point: int | None, behind: bytes
+    tmp_path: Path, clean: bool, recovery_point: int | None, after: bytes
 ) -> None:
     log = build_log(
         tmp_path,
-        [batch(0, 5), batch(5, 3, crc=1) + behind],
+        [batch(0, 5), batch(5, 3, crc=1) + after],
         clean=clean,
         recovery_point=recovery_point,
     )

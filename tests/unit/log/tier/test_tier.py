@@ -40,13 +40,13 @@ def test_a_segment_that_is_gone_is_left_out_where_that_is_asked_for(
 ) -> None:
     store, manifest = damaged
     first = int(manifest.name[:20])
-    behind = int(sorted(Path(manifest.parent).glob("*.log"))[2].name[:20])
+    after = int(sorted(Path(manifest.parent).glob("*.log"))[2].name[:20])
     manifest.unlink()
     with caplog.at_level(logging.WARNING):
         rows = read_rows(
             store.log_directory, fail_on_data_loss=False, **options_of(store, subscribe="t.lz4")
         )
     whole = {key for key in truth(store) if key[0] == "t.lz4"}
-    assert rows.keys() == {key for key in whole if key[1] == 1 or not first <= key[2] < behind}
-    assert f"offset [{first}, {behind}) of topic partition t.lz4-0" in caplog.text
+    assert rows.keys() == {key for key in whole if key[1] == 1 or not first <= key[2] < after}
+    assert f"offset [{first}, {after}) of topic partition t.lz4-0" in caplog.text
     assert manifest.name.replace(".rsm-manifest", ".log") in caplog.text

@@ -130,7 +130,7 @@ def test_an_open_transaction_holds_the_last_stable_offset(
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_an_abort_that_ends_behind_the_last_stable_offset_hides_what_lies_before(
+def test_an_abort_that_ends_after_the_last_stable_offset_hides_what_lies_before(
     tmp_path: Path, state: dict[str, Any]
 ) -> None:
     log = build_log(
@@ -173,7 +173,7 @@ GARBLED_INDEXES = [
     pytest.param(b"", id="empty"),
     pytest.param(_entry(1, 0, 1, 2)[:20], id="cut"),
     pytest.param(bytes(34), id="zeros"),
-    pytest.param(_entry(2, 2, 9, 10), id="of another producer, behind the end"),
+    pytest.param(_entry(2, 2, 9, 10), id="of another producer, after the end"),
     pytest.param(_entry(1, 1, 1, 99), id="begins late, all below 99 decided"),
     pytest.param(_entry(7, 0, 6, 7), id="hides what is committed"),
     pytest.param(b"\xff" * 68, id="ones"),
@@ -236,7 +236,7 @@ def test_a_range_that_begins_inside_of_an_aborted_batch_gives_none_of_it(
 
 
 @pytest.mark.parametrize("position", range(21, 61))
-def test_a_flipped_bit_of_a_marker_behind_the_range_is_an_error_of_the_read(
+def test_a_flipped_bit_of_a_marker_after_the_range_is_an_error_of_the_read(
     tmp_path: Path, position: int
 ) -> None:
     """Whatever of its header is flipped: the read of what it ended must not go by it."""

@@ -85,7 +85,7 @@ def test_an_empty_marker_says_nothing(tmp_path: Path) -> None:
     assert survey_of(tmp_path, data(1, 0), empty).producers.last_stable_offset == 0
 
 
-def test_sequences_wrap_around_behind_the_largest_one(tmp_path: Path) -> None:
+def test_sequences_wrap_around_after_the_largest_one(tmp_path: Path) -> None:
     found = survey_of(tmp_path, data(1, 0, 5, sequence=2**31 - 3))
     assert found.producers.states[0].last_sequence == 1
 

@@ -221,7 +221,7 @@ def test_a_compacted_log_is_the_latest_of_each_key_of_the_model(
         assert kept(directory) == [*expected, model[-1]]
         check_indexes(directory)
         assert _end_offset(directory) == end_offset + 1
-        # Behind the horizon tombstones go, and the rest stays as it is.
+        # After the horizon tombstones go, and the rest stays as it is.
         run(directory, now_ms=NOW_MS + DAY_MS)
         without = [row for row in expected if row[2] is not None]
         assert kept(directory) == [*without, model[-1]]

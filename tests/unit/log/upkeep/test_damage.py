@@ -152,7 +152,7 @@ def test_zeros_that_no_index_reaches_into_are_padding(tmp_path: Path) -> None:
         "t", 0, [SegmentSpec(ten_batches(), tail=bytes(5000)), [batch(150, 5)]]
     )
     assert read_offsets(tmp_path) == [*range(100), *range(150, 155)]
-    # Only a broker that recovers, which would delete what lies behind them, makes something of it.
+    # Only a broker that recovers, which would delete what lies after them, makes something of it.
     assert [finding.kind for finding in findings(tmp_path)] == [FindingKind.TORN_SEGMENT]
 
 

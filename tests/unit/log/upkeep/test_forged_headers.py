@@ -1,4 +1,4 @@
-"""Batches whose header is wrong: where the log goes on behind them, and what is told of them."""
+"""Batches whose header is wrong: where the log goes on after them, and what is told of them."""
 
 from __future__ import annotations
 

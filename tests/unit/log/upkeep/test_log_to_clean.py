@@ -45,7 +45,7 @@ def test_a_cleaner_checkpoint_beyond_the_end_is_that_of_another_log(tmp_path: Pa
     assert kept(directory)[:-1] == [(1, b"a", b"2")]
 
 
-def test_segments_with_a_young_record_stay_and_all_behind_them(tmp_path: Path) -> None:
+def test_segments_with_a_young_record_stay_and_all_after_them(tmp_path: Path) -> None:
     segments = [
         plain_batches([(b"a", b"%d" % base)], base_offset=base, timestamp_ms=NOW_MS - age)
         for base, age in enumerate((5000, 4000, 500, 3000))

@@ -76,7 +76,7 @@ def test_a_record_of_the_future_that_keeps_its_segment_is_told(
     assert "segment 0 has a record of the future" in caplog.text
 
 
-def test_nothing_goes_behind_a_segment_that_stays(tmp_path: Path) -> None:
+def test_nothing_goes_after_a_segment_that_stays(tmp_path: Path) -> None:
     directory = build(tmp_path, aged([5000, 10, 5000, 10]))
     run_retention(directory, replace(KEEP, retention_ms=1000))
     assert segment_offsets(directory) == [2, 4, 6]

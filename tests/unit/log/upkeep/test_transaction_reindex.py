@@ -1,4 +1,4 @@
-"""Transaction indexes made anew with the other indexes of a segment, from the markers."""
+"""Transaction indexes made again with the other indexes of a segment, from the markers."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_segment_without_an_abort_loses_its_transaction_index(tmp_path: Path) 
 # Where a log is cut
 
 
-def test_a_cut_takes_the_entries_and_snapshots_behind_it(tmp_path: Path) -> None:
+def test_a_cut_takes_the_entries_and_snapshots_after_it(tmp_path: Path) -> None:
     first, second, third = spanning()
     directory = build(tmp_path, first, second, third, snapshots=True)
     torn = directory / f"{5:020d}.log"
@@ -90,7 +90,7 @@ def test_a_cut_takes_the_entries_and_snapshots_behind_it(tmp_path: Path) -> None
     assert PartitionLog.open(str(directory)).last_stable_offset() == 0
 
 
-def test_what_a_snapshot_behind_a_cut_says_does_not_outlive_it(tmp_path: Path) -> None:
+def test_what_a_snapshot_after_a_cut_says_does_not_outlive_it(tmp_path: Path) -> None:
     batches = plain_batches([(b"k", b"v")] * 4, batch_size=1)
     directory = build(tmp_path, [*batches, data(7, 4)[:-3]])
     path = directory / f"{5:020d}.snapshot"
@@ -102,7 +102,7 @@ def test_what_a_snapshot_behind_a_cut_says_does_not_outlive_it(tmp_path: Path) -
     assert PartitionLog.open(str(directory)).last_stable_offset() == 6
 
 
-def test_zeros_behind_a_closed_segment_hide_nothing(tmp_path: Path) -> None:
+def test_zeros_after_a_closed_segment_hide_nothing(tmp_path: Path) -> None:
     first, second, third = spanning()
     build(tmp_path, SegmentSpec(first, tail=bytes(100)), second, third)
     before = transaction_indexes([tmp_path])

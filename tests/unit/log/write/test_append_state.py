@@ -64,13 +64,13 @@ def test_what_was_never_flushed_may_be_torn_anywhere(directory: str) -> None:
     assert list(verify(directory)) == []
 
 
-@pytest.mark.parametrize("is_empty_behind", [False, True])
+@pytest.mark.parametrize("is_empty_after", [False, True])
 def test_an_epoch_is_never_below_that_of_the_last_batch(
-    directory: str, is_empty_behind: bool
+    directory: str, is_empty_after: bool
 ) -> None:
     batch = v2_batch([RecordSpec(value=b"a")], partition_leader_epoch=7)
     segments = [SegmentSpec([batch])]
-    if is_empty_behind:
+    if is_empty_after:
         segments.append(SegmentSpec([], base_offset=1))
     LogBuilder(directory).partition(T0.topic, T0.partition, segments)
     checkpoint = Path(directory, str(T0), "leader-epoch-checkpoint")

@@ -33,7 +33,7 @@ def crashed(path: Path, *, cut_bytes: int = 5, recovery_point: int | None = None
 
 
 @pytest.mark.parametrize("recovery_point", [None, 0, 5])
-def test_nothing_is_appended_behind_what_a_broker_would_cut(
+def test_nothing_is_appended_after_what_a_broker_would_cut(
     tmp_path: Path, recovery_point: int | None
 ) -> None:
     path = crashed(tmp_path / "d0", recovery_point=recovery_point)

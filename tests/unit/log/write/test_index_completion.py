@@ -45,10 +45,10 @@ def index_hex(directory: Path, suffix: str, base_offset: int = BASE) -> str:
     return (directory / "t-0" / f"{base_offset:020d}{suffix}").read_bytes().hex(" ", 4)
 
 
-def test_entries_of_an_append_and_those_behind_them(tmp_path: Path) -> None:
+def test_entries_of_an_append_and_those_after_them(tmp_path: Path) -> None:
     LogBuilder(tmp_path).partition("t", 0, [SegmentSpec([], base_offset=BASE)])
     append(tmp_path, T, T + 1, T + 2, T + 3)
-    # The batch behind the first 100 bytes, and the largest timestamp at the end.
+    # The batch after the first 100 bytes, and the largest timestamp at the end.
     expected = "0000018b cfe56802 00000002 0000018b cfe56803 00000003"
     assert index_hex(tmp_path, ".timeindex") == expected
     size_bytes = (tmp_path / "t-0" / f"{BASE:020d}.log").stat().st_size // 4

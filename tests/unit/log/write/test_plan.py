@@ -77,7 +77,7 @@ def test_the_first_file_of_a_new_partition_becomes_its_segment_and_what_follows_
     ("segment_mib", "staged_mib", "is_renamed"),
     [(1024, 32, True), (1024, 31, False), (64, 16, True), (64, 15, False)],
 )
-def test_a_file_behind_a_segment_is_renamed_from_a_size_on(
+def test_a_file_after_a_segment_is_renamed_from_a_size_on(
     segment_mib: int, staged_mib: int, is_renamed: bool
 ) -> None:
     extent = StagedExtent(

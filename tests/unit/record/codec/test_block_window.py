@@ -58,7 +58,7 @@ def test_cut_blocks_are_refused_as_whole_ones_are(codec: str) -> None:
 
 @pytest.mark.parametrize("codec", FRAMINGS)
 @pytest.mark.parametrize("tail", [b"x", bytes(5), b"garbage and more of it"])
-def test_bytes_behind_a_block_are_refused_as_behind_whole_ones(codec: str, tail: bytes) -> None:
+def test_bytes_after_a_block_are_refused_as_after_whole_ones(codec: str, tail: bytes) -> None:
     block = compress(codec, CUT_TEXT) + tail
     assert outcome(streamed, codec, block) == outcome(whole, codec, block)
 
@@ -137,7 +137,7 @@ def test_large_records_are_looked_for_seldom(monkeypatch: pytest.MonkeyPatch) ->
     assert len(opened) <= 4
 
 
-def test_rest_is_told_behind_a_large_record() -> None:
+def test_rest_is_told_after_a_large_record() -> None:
     window = window_of("zstd", bytes(CERTAIN_BYTES + 100), 1 << 10)
     assert window.hold(CERTAIN_BYTES + 1)
     window.start += CERTAIN_BYTES + 1

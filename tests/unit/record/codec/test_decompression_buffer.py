@@ -1,4 +1,4 @@
-"""Blocks decompressed one behind the other, and small ones joined."""
+"""Blocks decompressed one after the other, and small ones joined."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_block_larger_than_the_buffer_is_no_ordinary_one(codec: str) -> None:
     assert buffer.used_bytes == 0
 
 
-def test_block_that_does_not_fit_behind_others_waits_for_the_next_group() -> None:
+def test_block_that_does_not_fit_after_others_waits_for_the_next_group() -> None:
     buffer = DecompressionBuffer(NO_LIMIT)
     buffer.clear()
     block = memoryview(compress("zstd", bytes(1_500_000)))
@@ -66,7 +66,7 @@ def test_block_that_does_not_fit_behind_others_waits_for_the_next_group() -> Non
     assert buffer.used_bytes == 1_500_000
 
 
-def test_bad_block_in_the_middle_is_told_behind_the_rows_before_it() -> None:
+def test_bad_block_in_the_middle_is_told_after_the_rows_before_it() -> None:
     good = [
         v2_batch([RecordSpec(value=b"v")], base_offset=offset, codec="zstd") for offset in (0, 1, 3)
     ]
@@ -84,7 +84,7 @@ def joined(blocks: list[bytes], max_bytes: int = 1 << 20) -> DecompressionBuffer
     return buffer if buffer.append_joined([memoryview(block) for block in blocks]) else None
 
 
-def test_joined_blocks_have_a_marker_behind_each() -> None:
+def test_joined_blocks_have_a_marker_after_each() -> None:
     buffer = joined([compress("zstd", b"one"), compress("zstd-frames", b"three")])
     assert buffer is not None
     marker = buffer.marker.tobytes()
@@ -127,7 +127,7 @@ def zstd_calls(monkeypatch: pytest.MonkeyPatch, data: bytes) -> int:
     return len(calls)
 
 
-def test_small_batches_are_joined_again_behind_batches_that_inflate(
+def test_small_batches_are_joined_again_after_batches_that_inflate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     inflating = b"".join(
@@ -153,16 +153,16 @@ def test_cut_frame_is_an_error_whatever_follows(size: int) -> None:
     specs = [RecordSpec(value=bytes(range(256)) * 8)]
     first = v2_batch([RecordSpec(value=b"v")], base_offset=0, codec="zstd")
     cut = v2_batch(specs, base_offset=1, attributes=4, payload=CUT[:size])
-    behind = b"".join(v2_batch(specs, base_offset=at, codec="zstd") for at in range(2, 5))
-    assert failure(first + cut + behind, DecompressionError, "zstd block").base_offset == 1
-    rows = [row for row in outcomes_of_one_decoder(first + cut + behind) if isinstance(row, tuple)]
+    after = b"".join(v2_batch(specs, base_offset=at, codec="zstd") for at in range(2, 5))
+    assert failure(first + cut + after, DecompressionError, "zstd block").base_offset == 1
+    rows = [row for row in outcomes_of_one_decoder(first + cut + after) if isinstance(row, tuple)]
     assert [row[4] for row in rows] == [b"v", *[specs[0].value] * 3]
 
 
 def test_record_that_reaches_over_its_batch_takes_nothing_of_the_next_one() -> None:
     marker_bytes = len(DecompressionBuffer(NO_LIMIT).marker)
-    behind = [v2_record(RecordSpec(value=b"next")) for _ in range(2)]
-    length = 10 + marker_bytes + len(behind[0])
+    after = [v2_record(RecordSpec(value=b"next")) for _ in range(2)]
+    length = 10 + marker_bytes + len(after[0])
     # Attributes, two deltas and a null key; then a value that is longer than the batch.
     head = b"\x00\x00\x00\x01"
     tail = varint(length) + b"ten bytes."
@@ -171,7 +171,7 @@ def test_record_that_reaches_over_its_batch_takes_nothing_of_the_next_one() -> N
         v2_batch(
             payload=compress("zstd", body), count=1, attributes=4, base_offset=at, base_timestamp=0
         )
-        for at, body in enumerate([reaching, *behind])
+        for at, body in enumerate([reaching, *after])
     )
     found = outcomes_of_one_decoder(data)
     assert [row[4] for row in found if isinstance(row, tuple)] == [b"next", b"next"]

@@ -22,12 +22,12 @@ def test_compiled_reader_equals_the_plain_one(
     limit = min(limit, len(data))
     read, bits = (read_varlong, 70) if is_long else (read_varint, 35)
     array = np.frombuffer(data + b"\x00" * 16, np.uint8).copy()
-    value, behind = kernels.read_varint(array, position, limit, bits)
+    value, after = kernels.read_varint(array, position, limit, bits)
     try:
         expected = read(data, position, limit)
     except VarintError:
         # The compiled one leaves values above 32 bits to its caller, who compares with the bytes.
         in_range = -(2**31) <= value < 2**31
-        assert behind > len(data) or (not is_long and not in_range)
+        assert after > len(data) or (not is_long and not in_range)
     else:
-        assert (value, behind) == expected
+        assert (value, after) == expected

@@ -80,7 +80,7 @@ def test_more_records_declared_than_there_are_is_an_error() -> None:
     assert "file 0.log, position 0, base offset 57" in str(error)
 
 
-def test_bytes_left_over_behind_the_declared_records_are_an_error() -> None:
+def test_bytes_left_over_after_the_declared_records_are_an_error() -> None:
     data = v2_batch([one(), one(), one()], count=2)
     failure(data, InvalidRecordError, "bytes are left over after the 2 records")
 
@@ -150,7 +150,7 @@ def test_bad_varint_in_a_record_is_an_error(bad: bytes) -> None:
     failure(v2_batch([varint(len(body)) + body]), InvalidRecordError, "varint")
 
 
-def test_zeros_behind_the_headers_of_a_record_are_an_error() -> None:
+def test_zeros_after_the_headers_of_a_record_are_an_error() -> None:
     record = v2_record(one())[1:] + b"\x00"
     data = v2_batch([varint(len(record)) + record])
     failure(data, InvalidRecordError, "1 bytes are left over after its headers")

@@ -188,7 +188,7 @@ def test_timestamp_that_is_filtered_out_is_no_error() -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_decoding_goes_on_behind_a_bad_batch(codec: str) -> None:
+def test_decoding_goes_on_after_a_bad_batch(codec: str) -> None:
     batches = [small_batch(10 * index, 10, codec=codec) for index in range(5)]
     wrong = bytearray(batches[2])
     wrong[-1] ^= 1
@@ -201,8 +201,8 @@ def test_decoding_goes_on_behind_a_bad_batch(codec: str) -> None:
         parts.extend(reader.decode(data, table, file_position=0))
     error = caught.value
     assert (error.base_offset, error.length) == (20, len(wrong))
-    behind = table.position >= error.position + error.length
-    parts.extend(reader.decode(data, table, behind, file_position=0))
+    after = table.position >= error.position + error.length
+    parts.extend(reader.decode(data, table, after, file_position=0))
     last = reader.flush()
     assert last is not None
     kept = [row[0] for row in rows_of([*parts, last])]

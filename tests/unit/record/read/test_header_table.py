@@ -58,7 +58,7 @@ def test_zero_tail_ends_the_scan(zeros: int) -> None:
     assert (len(table), table.stop) == (1, StopReason.ZERO)
 
 
-def test_zeros_with_something_behind_are_invalid() -> None:
+def test_zeros_with_something_after_are_invalid() -> None:
     table = scan(small_batch(0) + bytes(100) + b"x")
     assert table.stop is StopReason.INVALID
     assert table.reason == "length 0 of an entry of format 0, at least 14 is needed"
@@ -106,7 +106,7 @@ def test_table_of_other_bytes_is_refused() -> None:
         list(decoder().decode(as_array(small_batch(0)[:-1]), table, file_position=0))
 
 
-def test_next_good_batch_is_found_behind_garbage() -> None:
+def test_next_good_batch_is_found_after_garbage() -> None:
     wrong = bytearray(small_batch(5))
     wrong[-1] ^= 1
     data = b"\x01garbage" * 9 + bytes(wrong) + small_batch(3) + small_batch(7)

@@ -116,7 +116,7 @@ def test_rows_without_a_key_fill_all_partitions_alike() -> None:
     assert np.bincount([*chosen[0], *chosen[1], *chosen[2]]).tolist() == [3, 3, 3, 3]
 
 
-def test_rows_of_one_partition_stand_one_behind_the_other() -> None:
+def test_rows_of_one_partition_stand_one_after_the_other() -> None:
     assert assign(pa.nulls(7, pa.binary()), count=3) == [0, 0, 0, 1, 1, 2, 2]
 
 
