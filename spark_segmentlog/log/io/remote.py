@@ -239,7 +239,7 @@ class _ArrowStorage(_FarStorage):
 
         with permission_checked(path):
             infos = self.filesystem.get_file_info(FileSelector(path))
-        return [(it.base_name, it.type.name == "Directory", it.size) for it in infos]
+        return [(info.base_name, info.type.name == "Directory", info.size) for info in infos]
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,10 +275,10 @@ class _FsspecStorage(_FarStorage):
         with permission_checked(path):
             infos = self.filesystem.ls(path, detail=True)
         folder = self.filesystem._strip_protocol(path).strip("/")
-        named = [(it["name"].strip("/"), it) for it in infos]
+        named = [(info["name"].strip("/"), info) for info in infos]
         return [
-            (name.rpartition("/")[2], it["type"] == "directory", it["size"])
-            for name, it in named
+            (name.rpartition("/")[2], entry["type"] == "directory", entry["size"])
+            for name, entry in named
             if name != folder
         ]
 

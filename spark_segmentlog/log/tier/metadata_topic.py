@@ -137,13 +137,13 @@ def _values(
     options = ScanOptions(columns=_COLUMNS, record_filter=RecordFilter(start_offset=start_offset))
     scanner = SegmentScanner(topic_partition, options)
     first = max(int(np.searchsorted(base_offsets, start_offset, "right")) - 1, 0)
-    for slot in range(first, len(base_offsets)):
-        is_last = slot + 1 == len(base_offsets)
+    for number in range(first, len(base_offsets)):
+        is_last = number + 1 == len(base_offsets)
         segment = Segment(
             topic_partition=topic_partition,
             directory=directory,
-            base_offset=int(base_offsets[slot]),
-            end_offset_bound=None if is_last else int(base_offsets[slot + 1]),
+            base_offset=int(base_offsets[number]),
+            end_offset_bound=None if is_last else int(base_offsets[number + 1]),
             recovery_point=state.recovery_point(topic_partition),
             storage=storage,
         )

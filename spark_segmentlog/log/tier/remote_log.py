@@ -128,9 +128,9 @@ class RemoteLog:
     def find(self, start_offset: int) -> RemotePiece | None:
         """Find the piece that starts at an offset."""
         starts = self._all().starts
-        slot = int(np.searchsorted(starts, start_offset))
-        is_found = slot < len(starts) and starts[slot] == start_offset
-        return self._all().pieces[slot] if is_found else None
+        number = int(np.searchsorted(starts, start_offset))
+        is_found = number < len(starts) and starts[number] == start_offset
+        return self._all().pieces[number] if is_found else None
 
     def settle(self, start_offset: int, end_offset: int) -> bool:
         """Make sure of the pieces that may hold offsets in [start, end).
@@ -145,24 +145,24 @@ class RemoteLog:
             return False
         starts = chosen.starts
         first = max(int(np.searchsorted(starts, start_offset, "right")) - 1, 0)
-        behind = int(np.searchsorted(starts, end_offset, "left"))
-        described = self.objects.describe_all([it.segment for it in chosen.pieces[first:behind]])
-        if len(described) < behind - first:
+        end = int(np.searchsorted(starts, end_offset, "left"))
+        described = self.objects.describe_all([piece.segment for piece in chosen.pieces[first:end]])
+        if len(described) < end - first:
             self._chosen = None
             self.settle(start_offset, end_offset)
             return True
         pieces = list(chosen.pieces)
-        for slot, segment in enumerate(described, first):
-            pieces[slot] = RemotePiece(segment, segment.base_offset, segment.end_offset)
-        self._chosen = _Chosen(tuple(pieces), first == 0 and behind == len(pieces))
+        for number, segment in enumerate(described, first):
+            pieces[number] = RemotePiece(segment, segment.base_offset, segment.end_offset)
+        self._chosen = _Chosen(tuple(pieces), first == 0 and end == len(pieces))
         limits = [*starts[1:].tolist(), None]
         is_chain = all(
-            limits[slot] is None or pieces[slot].end_offset == limits[slot]
-            for slot in range(first, behind)
+            limits[number] is None or pieces[number].end_offset == limits[number]
+            for number in range(first, end)
         )
         if is_chain:
             return False
-        self._decide([it.segment for it in pieces])
+        self._decide([piece.segment for piece in pieces])
         return True
 
     def notes(self) -> list[StoreNote]:
@@ -171,9 +171,9 @@ class RemoteLog:
         found: list[StoreNote] = []
         for store in self.source.stores:
             listing = self._list(store)
-            others = [it for it in listing.whole if it.segment_id not in counting]
+            others = [segment for segment in listing.whole if segment.segment_id not in counting]
             found.extend(listing.notes)
-            found.extend(StoreNote(it.places[0].path, _NOT_COUNTING) for it in others)
+            found.extend(StoreNote(segment.places[0].path, _NOT_COUNTING) for segment in others)
         return found
 
     def producers_at_end(self) -> list[ProducerState] | None:
@@ -204,29 +204,29 @@ class RemoteLog:
     def _choose_by_records(self, records: PartitionRecords) -> None:
         segments = [
             RemoteSegment(
-                segment_id=it.segment_id,
+                segment_id=segment.segment_id,
                 places=tuple(
                     SegmentPlace(
                         number,
                         store.layout.path_of(
                             store.root,
                             self.partition,
-                            it.base_offset,
-                            it.segment_id,
-                            it.custom_metadata,
+                            segment.base_offset,
+                            segment.segment_id,
+                            segment.custom_metadata,
                         ),
                     )
                     for number, store in enumerate(self.source.stores)
                 ),
-                base_offset=it.base_offset,
-                end_offset=it.end_offset,
-                leader_epochs=it.leader_epochs,
-                max_timestamp_ms=it.max_timestamp_ms,
-                size_bytes=it.size_bytes,
-                has_transaction_index=it.has_transaction_index,
+                base_offset=segment.base_offset,
+                end_offset=segment.end_offset,
+                leader_epochs=segment.leader_epochs,
+                max_timestamp_ms=segment.max_timestamp_ms,
+                size_bytes=segment.size_bytes,
+                has_transaction_index=segment.has_transaction_index,
             )
-            for it in records.segments.values()
-            if it.state is SegmentState.COPY_FINISHED and it.segment_id not in self._gone
+            for segment in records.segments.values()
+            if segment.state is SegmentState.COPY_FINISHED and segment.segment_id not in self._gone
         ]
         lineage = self._lineage or _newest_epochs(segments)
         self._chosen = self._within_log(choose_pieces(segments, lineage), is_settled=True)
@@ -239,13 +239,13 @@ class RemoteLog:
                     continue
                 before = segments.get(segment.segment_id)
                 places = () if before is None else before.places
-                places += tuple(replace(it, store=number) for it in segment.places)
+                places += tuple(replace(place, store=number) for place in segment.places)
                 segments[segment.segment_id] = replace(segment, places=places)
-        ordered = sorted(segments.values(), key=lambda it: it.base_offset)
-        if len({it.base_offset for it in ordered}) < len(ordered):
+        ordered = sorted(segments.values(), key=lambda segment: segment.base_offset)
+        if len({segment.base_offset for segment in ordered}) < len(ordered):
             self._decide(ordered)
             return
-        pieces = [RemotePiece(it, it.base_offset) for it in ordered]
+        pieces = [RemotePiece(segment, segment.base_offset) for segment in ordered]
         self._chosen = self._within_log(pieces, is_settled=False)
 
     def _list(self, store: RemoteStore) -> StoreListing:
@@ -264,14 +264,16 @@ class RemoteLog:
         lineage = self._lineage or self._stored_lineage(described)
         pieces = choose_pieces(described, lineage)
         for base_offset, error in bad.items():
-            if not any(it.start_offset <= base_offset < (it.end_offset or 0) for it in pieces):
+            if not any(
+                piece.start_offset <= base_offset < (piece.end_offset or 0) for piece in pieces
+            ):
                 raise error
             _log.warning("left out, since another copy serves: %s", error)
         self._chosen = self._within_log(pieces, is_settled=True)
 
     def _within_log(self, pieces: Sequence[RemotePiece], *, is_settled: bool) -> _Chosen:
         """Leave out what lies wholly below the log's start, and only waits for its deletion."""
-        ends = [*(it.start_offset for it in pieces[1:]), MAX_OFFSET][: len(pieces)]
+        ends = [*(piece.start_offset for piece in pieces[1:]), MAX_OFFSET][: len(pieces)]
         kept = [
             piece
             for piece, end in zip(pieces, ends, strict=True)

@@ -120,7 +120,7 @@ class SegmentObjects:
         return known[2]
 
     def _places(self, segment: RemoteSegment) -> list[tuple[RemoteStore, str]]:
-        stores = [(it, self._source.stores[it.store]) for it in segment.places]
+        stores = [(place, self._source.stores[place.store]) for place in segment.places]
         return [
             (replace(store, storage=ListedObjects(store.storage, place)), place.path)
             for place, store in stores

@@ -63,7 +63,10 @@ class Tier:
             return []
         source = self._alone.setdefault(store.root, RemoteSource([store], self._options.keys))
         places = _with_pieces(
-            [_place(store, source, it) for it in store.layout.list_partitions(folders, store.root)]
+            [
+                _place(store, source, partition)
+                for partition in store.layout.list_partitions(folders, store.root)
+            ]
         )
         return self._one_of_each_name(places)
 
@@ -82,7 +85,9 @@ class Tier:
         if not self._options.uris:
             return list(places)
         source = self._refreshed(tuple((storages[path], path) for path in states))
-        attached = in_parallel(lambda it: _attached(it, source, states[it.log_directory]), places)
+        attached = in_parallel(
+            lambda place: _attached(place, source, states[place.log_directory]), places
+        )
         return [*attached, *self._named_by_id(source, places)]
 
     def _refreshed(self, log_directories: tuple[tuple[Storage, str], ...]) -> RemoteSource:
@@ -103,21 +108,21 @@ class Tier:
             return []
         found = dict.fromkeys(source.metadata.partitions(), source.stores[0])
         for store in source.stores:
-            for it in store.layout.list_partitions(store.storage, store.root):
-                found.setdefault(it, store)
+            for partition in store.layout.list_partitions(store.storage, store.root):
+                found.setdefault(partition, store)
         present = {place.topic_partition for place in places}
-        chosen = [it for it in sorted(found) if it.topic_id in wanted]
-        taken = [it for it in chosen if it.topic_partition in present]
+        chosen = [partition for partition in sorted(found) if partition.topic_id in wanted]
+        taken = [partition for partition in chosen if partition.topic_partition in present]
         local = {_topic_id(place) for place in places}
-        for it in taken:
-            if it.topic_id not in local:
+        for partition in taken:
+            if partition.topic_id not in local:
                 raise OptionValueError(
-                    f"option 'remoteStorage.topicIds' names {it.topic_id}, a topic "
-                    f"{it.topic_partition.topic!r}, but the log directory has another one of that "
-                    "name: read the store by itself"
+                    f"option 'remoteStorage.topicIds' names {partition.topic_id}, a topic "
+                    f"{partition.topic_partition.topic!r}, but the log directory has another one "
+                    "of that name: read the store by itself"
                 )
-        others = [it for it in chosen if it.topic_partition not in present]
-        return _with_pieces([_place(found[it], source, it) for it in others])
+        others = [partition for partition in chosen if partition.topic_partition not in present]
+        return _with_pieces([_place(found[partition], source, partition) for partition in others])
 
     def _one_of_each_name(self, places: Sequence[FoundPartition]) -> list[FoundPartition]:
         """Leave out topics whose name another one has that is asked for by its id."""
@@ -133,7 +138,9 @@ class Tier:
                     f"{', '.join(sorted(found))}: option 'remoteStorage.topicIds' must name one"
                 )
             chosen[topic] = wanted.pop()
-        return [it for it in places if chosen[it.topic_partition.topic] == _topic_id(it)]
+        return [
+            place for place in places if chosen[place.topic_partition.topic] == _topic_id(place)
+        ]
 
 
 def _attached(
@@ -166,7 +173,7 @@ def _place(store: RemoteStore, source: RemoteSource, partition: TopicIdPartition
 
 def _with_pieces(places: Sequence[FoundPartition]) -> list[FoundPartition]:
     """Leave out partitions of which a store has nothing any more."""
-    are_there = in_parallel(lambda it: it.storage.exists(it.directory), places)
+    are_there = in_parallel(lambda place: place.storage.exists(place.directory), places)
     return [place for place, is_there in zip(places, are_there, strict=True) if is_there]
 
 
