@@ -65,9 +65,9 @@ def size(low: int, high: int = MAX_LONG) -> Callable[[str], int]:
     return _quantity(low, high, _BYTE_UNITS, "bytes, or a number with k, m, g or t after it")
 
 
-def duration_ms(low: int, high: int = MAX_LONG) -> Callable[[str], int]:
-    """Make a parser of durations, in a range of ms, both ends included."""
-    return _quantity(low, high, _TIME_UNITS_MS, "ms, or a number with s, m, h or d after it")
+def duration_ms(low: int) -> Callable[[str], int]:
+    """Make a parser of durations of so many ms at least."""
+    return _quantity(low, MAX_LONG, _TIME_UNITS_MS, "ms, or a number with s, m, h or d after it")
 
 
 def _quantity(low: int, high: int, units: Mapping[str, int], words: str) -> Callable[[str], int]:

@@ -153,33 +153,6 @@ def keywords_to_options(paths: str | Iterable[str], keywords: Mapping[str, Any])
     return options
 
 
-def reading_options_markdown() -> str:
-    """Write the documentation's table of the options of reads."""
-    lines = ["| option | default | batch | stream | meaning |", "|---|---|---|---|---|"]
-    for option in OPTIONS:
-        if set(READS) & set(option.scopes):
-            marks = [
-                "x" if scope in option.scopes else ""
-                for scope in (OptionScope.BATCH_READ, OptionScope.STREAM_READ)
-            ]
-            cells = (f"`{option.name}`", option.shown_default, *marks, option.meaning)
-            lines.append(_table_row(cells))
-    return "\n".join([*lines, ""])
-
-
-def writing_options_markdown() -> str:
-    """Write the documentation's table of the options of writes."""
-    lines = ["| option | default | meaning |", "|---|---|---|"]
-    for option in OPTIONS:
-        if OptionScope.WRITE in option.scopes:
-            lines.append(_table_row((f"`{option.name}`", option.shown_default, option.meaning)))
-    return "\n".join([*lines, ""])
-
-
-def _table_row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
 # Private helpers
 
 

@@ -36,16 +36,13 @@ def plan_splits(options: ReadOptions, bounds: RowBounds = EVERYTHING) -> list[Sp
     return cut_into_splits(read, options, bounds)
 
 
-def plan_whole_ranges(options: ReadOptions, bounds: RowBounds = EVERYTHING) -> list[Split]:
+def plan_whole_ranges(options: ReadOptions) -> list[Split]:
     """Make one split of each partition, for a reader that takes them one after the other."""
-    # A scan that passes segments over does not meet all transactions.
-    finds_stable_offset = (
-        options.is_read_committed and options.view.is_of_records and bounds.min_timestamp_ms is None
-    )
-    read = resolve_read(options, bounds, finds_stable_offset=finds_stable_offset)
+    finds_stable_offset = options.is_read_committed and options.view.is_of_records
+    read = resolve_read(options, finds_stable_offset=finds_stable_offset)
     if options.view is View.SEGMENTS:
-        return _splits_of_listings(read, bounds)
-    splits = _splits_of_ranges(read.ranges, read.logs, bounds)
+        return _splits_of_listings(read, EVERYTHING)
+    splits = _splits_of_ranges(read.ranges, read.logs, EVERYTHING)
     return _with_logs(splits, read.logs) if finds_stable_offset else splits
 
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spark_segmentlog.record.codec.codec import (
-    BlockError,
-    BlockTooLargeError,
-    OutputFullError,
-)
+from spark_segmentlog.record.codec.block_window import NO_LIMIT, open_window
+from spark_segmentlog.record.codec.codec import BlockError, BlockTooLargeError, OutputFullError
 from spark_segmentlog.record.codec.codecs import decompress_into, open_block
 from spark_segmentlog.record.layout import MAGIC_V0, MAGIC_V2
-from spark_segmentlog.testing.builder import (
-    CODECS,
-)
+from spark_segmentlog.record.types import ByteSource, bytes_view
+from spark_segmentlog.testing.builder import CODECS
 
 
 def codec_number(name: str) -> int:
@@ -45,3 +41,13 @@ def outcome(read: Callable[[str, bytes], bytes], codec: str, block: bytes) -> by
         return read(codec, block)
     except (BlockError, BlockTooLargeError, OutputFullError):
         return None
+
+
+def decompress(
+    codec: int, block: ByteSource, *, magic: int, max_bytes: int = NO_LIMIT
+) -> memoryview:
+    """Decompress one block whole; parameters and errors as of `open_window`."""
+    window = open_window(codec, memoryview(block), magic=magic, max_bytes=max_bytes)
+    while window.hold(len(window.data) + 1):
+        pass
+    return bytes_view(window.data[: window.end])

@@ -18,11 +18,9 @@ import pyarrow as pa
 from spark_segmentlog.cli.output import Column
 from spark_segmentlog.cli.verbs import VERBS, Effect, Verb
 from spark_segmentlog.log.names import FILE_KINDS
-from spark_segmentlog.query.options import reading_options_markdown, writing_options_markdown
-from spark_segmentlog.query.schema import (
-    CORRUPT_RECORD_TYPE,
-    sql_name,
-)
+from spark_segmentlog.query import options
+from spark_segmentlog.query.option import READS, OptionScope
+from spark_segmentlog.query.schema import CORRUPT_RECORD_TYPE, sql_name
 from spark_segmentlog.query.system_columns import SYSTEM_SCHEMAS
 from spark_segmentlog.query.view_columns import VIEW_COLUMNS, schema_of
 from spark_segmentlog.record.codec.codec import Levels
@@ -74,6 +72,31 @@ def files_table() -> str:
             for it in FILE_KINDS
         ),
     )
+
+
+def read_options_table() -> str:
+    """Write a table of the options of reads."""
+    rows = [
+        (
+            f"`{option.name}`",
+            option.shown_default,
+            *("x" if scope in option.scopes else "" for scope in READS),
+            option.meaning,
+        )
+        for option in options.OPTIONS
+        if set(READS) & set(option.scopes)
+    ]
+    return _table(("option", "default", "batch", "stream", "meaning"), rows)
+
+
+def write_options_table() -> str:
+    """Write a table of the options of writes."""
+    rows = [
+        (f"`{option.name}`", option.shown_default, option.meaning)
+        for option in options.OPTIONS
+        if OptionScope.WRITE in option.scopes
+    ]
+    return _table(("option", "default", "meaning"), rows)
 
 
 def internal_topics_table() -> str:
@@ -129,8 +152,8 @@ def json_fields(columns: Sequence[Column]) -> str:
 
 
 TABLES: Final[dict[str, Callable[[], str]]] = {
-    "options of reads": reading_options_markdown,
-    "options of writes": writing_options_markdown,
+    "options of reads": read_options_table,
+    "options of writes": write_options_table,
     "columns of records": columns_table,
     "codecs": codecs_table,
     "files of a partition": files_table,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,7 @@ from spark_segmentlog.record.layout import TimestampType
 from spark_segmentlog.record.plain.batch import Record, RecordHeader
 from spark_segmentlog.record.read.decoder import RecordDecoder
 from spark_segmentlog.record.read.header_table import check_crcs, scan_headers
-from spark_segmentlog.record.write.encoder import EncodedBatches
+from spark_segmentlog.record.write.encoder import EncodedBatches, RecordBatchEncoder
 from spark_segmentlog.testing.builder import RecordSpec
 
 with warnings.catch_warnings():
@@ -125,3 +126,11 @@ def values(*data: bytes | None) -> pa.RecordBatch:
 def noise(size: int) -> bytes:
     """Bytes that do not compress, always the same."""
     return np.random.default_rng(20).integers(0, 256, size, np.uint8).tobytes()
+
+
+def encode_in_order(
+    encoder: RecordBatchEncoder, records: pa.RecordBatch, **options: Any
+) -> EncodedBatches:
+    """Encode rows in their order, as one group."""
+    order, ends = np.arange(records.num_rows), np.array([records.num_rows])
+    return encoder.encode_groups(records, order, ends, **options)

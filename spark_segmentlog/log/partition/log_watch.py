@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -86,7 +86,6 @@ class LogWatch:
     paths : iterable of str
         Log directories, partition directories, `.log` files, globs of these. A log directory may
         be empty: partitions can still appear.
-    filesystem : pyarrow or fsspec file system, optional
     skip_corrupt : bool
         Whether bad bytes are stepped over when offsets are looked up, or are an error.
     check_crcs : bool
@@ -103,7 +102,6 @@ class LogWatch:
         paths: Iterable[str],
         *,
         choose: Choose = tuple,
-        filesystem: Any = None,
         skip_corrupt: bool = False,
         check_crcs: bool = True,
         remote: RemoteOptions = NO_REMOTE,
@@ -111,7 +109,6 @@ class LogWatch:
         self._tier = Tier(remote)
         self._paths = tuple(paths)
         self._choose = choose
-        self._filesystem = filesystem
         self._skip_corrupt = skip_corrupt
         self._check_crcs = check_crcs
         self._memo = FolderMemo()
@@ -152,7 +149,7 @@ class LogWatch:
     def _look_once(self) -> tuple[dict[TopicPartition, WatchedPartitionLog], bool]:
         """Look, and tell whether no commit came by meanwhile."""
         reader = RememberingReader(self._memo, self._log_directories, is_patient=True)
-        resolver = PathResolver(self._filesystem, reader=reader, finder=self._tier)
+        resolver = PathResolver(None, reader=reader, finder=self._tier)
         states = resolver.resolve(self._paths)
         places = self._tier.attach(resolver.places, states, resolver.storages)
         logs = [self._open(place, states) for place in places]

@@ -24,7 +24,7 @@ from spark_segmentlog.record.codec.codec import (
     check_block_size,
 )
 from spark_segmentlog.record.codec.codecs import decompress_into, is_surely_large, open_block
-from spark_segmentlog.record.types import Bytes, ByteSource, bytes_view
+from spark_segmentlog.record.types import Bytes, bytes_view
 
 NO_LIMIT: Final = 2**63 - 1
 """As a limit on decompressed bytes: none."""
@@ -205,13 +205,3 @@ def open_window(
         return BlockWindow(codec, block, magic=magic, max_bytes=max_bytes, data=room)
     check_block_size(size, max_bytes)
     return HeldBlock(room, size)
-
-
-def decompress(
-    codec: int, block: ByteSource, *, magic: int, max_bytes: int = NO_LIMIT
-) -> memoryview:
-    """Decompress one block whole; parameters and errors as of `open_window`."""
-    window = open_window(codec, memoryview(block), magic=magic, max_bytes=max_bytes)
-    while window.hold(len(window.data) + 1):
-        pass
-    return bytes_view(window.data[: window.end])

@@ -125,52 +125,6 @@ class RecordBatchEncoder:
             most = max_message_bytes * 3 // 4 - max_compressed_bytes(0)
         self._batch_limit = min(batch_size_bytes, most)
 
-    def encode(
-        self,
-        records: pa.RecordBatch,
-        *,
-        base_offset: int = 0,
-        append_time_ms: int | None = None,
-        first_row: int = 0,
-    ) -> EncodedBatches:
-        """Encode rows in their order.
-
-        Parameters
-        ----------
-        records : pyarrow.RecordBatch
-            Columns ``value`` and ``key`` (text or bytes, may be missing: all null), ``timestamp``
-            (int64 ms, or an Arrow timestamp, rounded down; where null or missing, the append time),
-            ``headers`` (list of structs of key and value; null and empty are the same).
-        base_offset : int
-            Offset of the first record.
-        append_time_ms : int, optional
-            Now where not given.
-        first_row : int
-            Number of the first row in messages.
-
-        Returns
-        -------
-        EncodedBatches
-
-        Raises
-        ------
-        RecordTooLargeError
-            When a row alone makes a batch above `max_message_bytes`.
-        InvalidRowError
-            When a header has no key, or a timestamp is before 1970 and not -1, which is none, or
-            after the year 9999.
-        SchemaError
-            When a column is of a type that cannot be written.
-        """
-        return self.encode_groups(
-            records,
-            np.arange(records.num_rows),
-            np.array([records.num_rows]),
-            base_offset=base_offset,
-            append_time_ms=append_time_ms,
-            first_row=first_row,
-        )
-
     def encode_groups(
         self,
         records: pa.RecordBatch,
@@ -186,20 +140,34 @@ class RecordBatchEncoder:
         Parameters
         ----------
         records : pyarrow.RecordBatch
-            As for `encode`.
+            Columns ``value`` and ``key`` (text or bytes, may be missing: all null), ``timestamp``
+            (int64 ms, or an Arrow timestamp, rounded down; where null or missing, the append time),
+            ``headers`` (list of structs of key and value; null and empty are the same).
         order : numpy.ndarray of int64
             Row numbers, those of a group one after the other.
         group_ends : numpy.ndarray of int64
             Where each group ends in `order`; a group may be empty.
         base_offset : int
             Offset of the first record of every group.
-        append_time_ms, first_row : int
-            As for `encode`.
+        append_time_ms : int, optional
+            Now where not given.
+        first_row : int
+            Number of the first row in messages.
 
         Returns
         -------
         EncodedBatches
-            In the order of the groups; errors as `encode`.
+            In the order of the groups.
+
+        Raises
+        ------
+        RecordTooLargeError
+            When a row alone makes a batch above `max_message_bytes`.
+        InvalidRowError
+            When a header has no key, or a timestamp is before 1970 and not -1, which is none, or
+            after the year 9999.
+        SchemaError
+            When a column is of a type that cannot be written.
         """
         # No kernel would notice rows of another frame.
         assert len(order) == (group_ends[-1] if len(group_ends) else 0)

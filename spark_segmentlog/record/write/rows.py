@@ -64,7 +64,7 @@ def checked_rows(
     Raises
     ------
     InvalidRowError, SchemaError
-        As of `RecordBatchEncoder.encode`.
+        As of `RecordBatchEncoder.encode_groups`.
     """
     headers = NO_HEADERS
     if "headers" in records.schema.names:

@@ -9,14 +9,12 @@ from hypothesis import strategies as st
 
 from spark_segmentlog.record.write.arrow_columns import binary_column
 from spark_segmentlog.record.write.encoder import RecordBatchEncoder, assign_offsets
-from spark_segmentlog.record.write.partitioner import (
-    NullKeyBalance,
-    assign_partitions,
-)
+from spark_segmentlog.record.write.partitioner import NullKeyBalance, assign_partitions
 from spark_segmentlog.testing.builder import RecordSpec, v2_batch
 from spark_segmentlog.testing.strategies import nullable_binary, record_specs
 from tests.support.encoding import (
     arrow_batch,
+    encode_in_order,
     expected_rows,
     plain_records,
     read_by_aiokafka,
@@ -39,7 +37,7 @@ def test_encoder_equals_its_plain_twin(
     records: list[RecordSpec], base_offset: int, batch_size: int
 ) -> None:
     encoder = RecordBatchEncoder(batch_size_bytes=batch_size)
-    encoded = encoder.encode(arrow_batch(records), base_offset=base_offset)
+    encoded = encode_in_order(encoder, arrow_batch(records), base_offset=base_offset)
     assert encoded.buffer.tobytes() == encode_plainly(
         plain_records(records),
         base_offset=base_offset,
@@ -50,7 +48,7 @@ def test_encoder_equals_its_plain_twin(
 
 @given(st.lists(record_specs(any_timestamp=True), min_size=1, max_size=30), base_offsets)
 def test_encoder_equals_the_byte_level_builder(records: list[RecordSpec], offset: int) -> None:
-    encoded = RecordBatchEncoder().encode(arrow_batch(records), base_offset=offset)
+    encoded = encode_in_order(RecordBatchEncoder(), arrow_batch(records), base_offset=offset)
     assert encoded.buffer.tobytes() == v2_batch(records, base_offset=offset)
 
 
@@ -59,7 +57,7 @@ def test_every_reader_reads_what_was_encoded(
     records: list[RecordSpec], base_offset: int, batch_size: int, codec: str
 ) -> None:
     encoder = RecordBatchEncoder(compression=codec, batch_size_bytes=batch_size)
-    encoded = encoder.encode(arrow_batch(records), base_offset=base_offset)
+    encoded = encode_in_order(encoder, arrow_batch(records), base_offset=base_offset)
     rows = expected_rows(records, base_offset)
     assert read_by_decoder(encoded) == rows
     assert read_by_aiokafka(encoded.buffer.tobytes()) == rows
@@ -79,7 +77,7 @@ def test_groups_are_encoded_as_each_alone(
     together = encoder.encode_groups(arrow_batch(records), np.array(order, np.int64), ends)
     for group in range(4):
         members = [records[row] for row in order if groups[row] == group]
-        alone = encoder.encode(arrow_batch(members))
+        alone = encode_in_order(encoder, arrow_batch(members))
         mine = np.flatnonzero(together.groups == group)
         assert together.base_offsets[mine].tolist() == alone.base_offsets.tolist()
         assert together.last_offsets[mine].tolist() == alone.last_offsets.tolist()
@@ -96,9 +94,9 @@ def test_assigned_offsets_equal_encoded_ones(
     records: list[RecordSpec], base_offset: int, batch_size: int, codec: str
 ) -> None:
     encoder = RecordBatchEncoder(compression=codec, batch_size_bytes=batch_size)
-    patched = encoder.encode(arrow_batch(records))
+    patched = encode_in_order(encoder, arrow_batch(records))
     assign_offsets(patched.buffer, patched.positions, base_offset=base_offset, leader_epoch=0)
-    final = encoder.encode(arrow_batch(records), base_offset=base_offset)
+    final = encode_in_order(encoder, arrow_batch(records), base_offset=base_offset)
     assert patched.buffer.tobytes() == final.buffer.tobytes()
 
 
@@ -106,7 +104,7 @@ def test_assigned_offsets_equal_encoded_ones(
 def test_max_timestamp_is_the_first_largest_of_its_batch(
     records: list[RecordSpec], batch_size: int
 ) -> None:
-    encoded = RecordBatchEncoder(batch_size_bytes=batch_size).encode(arrow_batch(records))
+    encoded = encode_in_order(RecordBatchEncoder(batch_size_bytes=batch_size), arrow_batch(records))
     for batch in range(len(encoded)):
         first, last = int(encoded.base_offsets[batch]), int(encoded.last_offsets[batch])
         timestamps = [record.timestamp_ms for record in records[first : last + 1]]

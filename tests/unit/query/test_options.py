@@ -22,11 +22,10 @@ from spark_segmentlog.query.options import (
     keywords_to_options,
     parse_read_options,
     parse_write_options,
-    reading_options_markdown,
     warn_ignored,
-    writing_options_markdown,
 )
 from spark_segmentlog.query.read_options import ReadOptions
+from tests.support.doc_tables import read_options_table, write_options_table
 from tests.support.given_options import batch, stream
 
 T0 = TopicPartition("t", 0)
@@ -241,7 +240,7 @@ def test_keywords_are_options_in_snake_case_with_python_values() -> None:
 
 
 def test_tables_hold_every_option() -> None:
-    reading, writing = reading_options_markdown(), writing_options_markdown()
+    reading, writing = read_options_table(), write_options_table()
     for option in OPTIONS:
         assert (f"| `{option.name}` |" in reading) == any(
             use in option.scopes for use in (OptionScope.BATCH_READ, OptionScope.STREAM_READ)
@@ -277,5 +276,5 @@ def test_an_added_option_is_parsed_documented_and_a_keyword(
         made_up_rows(streaming=True, madeUpRows="7")
     with pytest.raises(UnknownOptionError, match="the nearest one is 'madeUpRows'"):
         made_up_rows(madeUpRow="7")
-    assert "| `madeUpRows` | 5 | x |  | rows that are made up |" in reading_options_markdown()
+    assert "| `madeUpRows` | 5 | x |  | rows that are made up |" in read_options_table()
     assert keywords_to_options("/logs", {"made_up_rows": 3})["madeUpRows"] == "3"

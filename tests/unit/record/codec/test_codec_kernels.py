@@ -13,17 +13,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spark_segmentlog.record.codec import codec_kernels, snappy
-from spark_segmentlog.record.codec.block_window import (
-    decompress,
-)
-from spark_segmentlog.record.codec.codec import (
-    BlockError,
-    BlockTooLargeError,
-)
+from spark_segmentlog.record.codec.codec import BlockError, BlockTooLargeError
 from spark_segmentlog.record.codec.codecs import open_block
 from spark_segmentlog.record.layout import MAGIC_V1, MAGIC_V2
 from spark_segmentlog.testing.builder import CODECS, compress
-from tests.support.blocks import outcome, streamed, whole
+from tests.support.blocks import decompress, outcome, streamed, whole
 
 FRAMINGS = [name for name in CODECS if name != "none"]
 

@@ -12,7 +12,6 @@ import pytest
 from spark_segmentlog.errors import DecompressedSizeError, DecompressionError, InvalidBatchError
 from spark_segmentlog.query.options import parse_write_options
 from spark_segmentlog.record.codec import codecs
-from spark_segmentlog.record.codec.block_window import decompress
 from spark_segmentlog.record.codec.codec import (
     BlockCode,
     BlockError,
@@ -24,7 +23,7 @@ from spark_segmentlog.record.codec.codec import (
 from spark_segmentlog.record.layout import ATTRIBUTES_OFFSET, MAGIC_V2
 from spark_segmentlog.record.write.encoder import RecordBatchEncoder
 from spark_segmentlog.testing.builder import CODECS, RecordSpec, compress, v2_batch
-from tests.support.blocks import codec_number
+from tests.support.blocks import codec_number, decompress
 from tests.support.decoding import (
     as_array,
     both,
@@ -36,6 +35,7 @@ from tests.support.decoding import (
     read,
     scan,
 )
+from tests.support.encoding import encode_in_order
 
 COMPRESSED = [name for name in CODECS if name not in ("none", "lz4-legacy-checksum")]
 
@@ -160,7 +160,7 @@ def test_an_added_codec_is_written_and_read(monkeypatch: pytest.MonkeyPatch, siz
         compression=options.compression_type, max_message_bytes=options.max_message_bytes
     )
     value = TEXT[:10] + bytes(size - 10)
-    data = encoder.encode(pa.record_batch({"value": [value]})).buffer.tobytes()
+    data = encode_in_order(encoder, pa.record_batch({"value": [value]})).buffer.tobytes()
     assert scan(data).codec.tolist() == [REVERSED.number]
     assert TEXT[:10][::-1] in data
     assert [row[4] for row in both(data)] == [value]

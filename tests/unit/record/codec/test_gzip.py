@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import gzip
 
-from spark_segmentlog.record.codec.block_window import decompress
 from spark_segmentlog.record.layout import MAGIC_V2
-from spark_segmentlog.testing.builder import (
-    CODECS,
-)
+from spark_segmentlog.testing.builder import CODECS
+from tests.support.blocks import decompress
 
 TEXT = b"".join(b"value-%06d;" % number for number in range(30_000))  # 390 KB: many blocks
 

@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 
 from spark_segmentlog.record.kernels import encode as encode_kernels
-from spark_segmentlog.record.write.encoder import (
-    RecordBatchEncoder,
-    assign_offsets,
-)
+from spark_segmentlog.record.write.encoder import RecordBatchEncoder, assign_offsets
 from spark_segmentlog.testing.builder import DEFAULT_TIMESTAMP_MS, RecordSpec
 from tests.support.encoding import (
     arrow_batch,
+    encode_in_order,
     expected_rows,
     read_by_aiokafka,
     read_by_decoder,
@@ -26,7 +24,7 @@ T = DEFAULT_TIMESTAMP_MS
 
 def test_negative_deltas_and_the_real_maximum() -> None:
     records = [RecordSpec(timestamp_ms=t, value=b"") for t in (T, T - 60_000, T + 1, T + 1)]
-    encoded = RecordBatchEncoder().encode(arrow_batch(records), base_offset=10)
+    encoded = encode_in_order(RecordBatchEncoder(), arrow_batch(records), base_offset=10)
     assert encoded.max_timestamps.tolist() == [T + 1]
     assert struct.unpack_from(">qq", encoded.buffer.data, 27) == (T, T + 1)
     assert [row[1] for row in read_by_decoder(encoded)] == [T, T - 60_000, T + 1, T + 1]
@@ -35,7 +33,7 @@ def test_negative_deltas_and_the_real_maximum() -> None:
 def test_assigned_offsets_leave_the_crc_valid() -> None:
     records = [RecordSpec(value=b"x" * 50)] * 100
     encoder = RecordBatchEncoder(batch_size_bytes=1000, compression="zstd")
-    encoded = encoder.encode(arrow_batch(records))
+    encoded = encode_in_order(encoder, arrow_batch(records))
     assign_offsets(encoded.buffer, encoded.positions, base_offset=2**40, leader_epoch=7)
     assert read_by_aiokafka(encoded.buffer.tobytes()) == expected_rows(records, 2**40)
     for position in encoded.positions:
@@ -48,7 +46,7 @@ def test_kernels_are_compiled_once_whatever_comes() -> None:
     read_only.flags.writeable = False
     for batch in (plain, values(b"a"), values(None), plain.slice(0, 0), arrow_batch([])):
         for codec in ("none", "lz4"):
-            RecordBatchEncoder(compression=codec).encode(batch)
+            encode_in_order(RecordBatchEncoder(compression=codec), batch)
     RecordBatchEncoder(log_append_time=True).encode_groups(plain, read_only, np.array([1]))
     kernels: list[Any] = [
         encode_kernels.plan_batches,

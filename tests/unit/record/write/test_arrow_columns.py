@@ -5,17 +5,13 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from spark_segmentlog.errors import (
-    InvalidRowError,
-    SchemaError,
-)
-from spark_segmentlog.record.write.encoder import (
-    RecordBatchEncoder,
-)
+from spark_segmentlog.errors import InvalidRowError, SchemaError
+from spark_segmentlog.record.write.encoder import RecordBatchEncoder
 from spark_segmentlog.testing.builder import RecordSpec
 from tests.support.encoding import (
     HEADERS_TYPE,
     arrow_batch,
+    encode_in_order,
     expected_rows,
     read_by_decoder,
     values,
@@ -29,18 +25,18 @@ def headers_of(*rows: list[tuple[str | None, bytes | None]] | None) -> pa.Record
 def test_null_header_key_names_row_and_header() -> None:
     batch = headers_of([("a", b"")], None, [("a", b""), (None, b"x")])
     with pytest.raises(InvalidRowError, match="column headers, row 12: the key of header 1 is nu"):
-        RecordBatchEncoder().encode(batch, first_row=10)
+        encode_in_order(RecordBatchEncoder(), batch, first_row=10)
 
 
 def test_null_header_key_outside_of_the_slice_does_not_matter() -> None:
     batch = headers_of([(None, b"")], [("a", b"1")], [(None, b"")])
-    encoded = RecordBatchEncoder().encode(batch.slice(1, 1))
+    encoded = encode_in_order(RecordBatchEncoder(), batch.slice(1, 1))
     assert read_by_decoder(encoded)[0][4] == [("a", b"1")]
 
 
 def test_null_header_struct_is_a_header_without_key() -> None:
     with pytest.raises(InvalidRowError, match="row 0: the key of header 0 is null"):
-        RecordBatchEncoder().encode(headers_of([None]))  # type: ignore[list-item]
+        encode_in_order(RecordBatchEncoder(), headers_of([None]))  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +51,7 @@ def test_null_header_struct_is_a_header_without_key() -> None:
 def test_columns_of_another_type_are_refused(name: str, column: pa.Array, text: str) -> None:
     columns = {"value": pa.array([b"v"]), name: column}
     with pytest.raises(SchemaError, match=text):
-        RecordBatchEncoder().encode(pa.record_batch(columns))
+        encode_in_order(RecordBatchEncoder(), pa.record_batch(columns))
 
 
 @pytest.mark.parametrize(
@@ -74,7 +70,7 @@ def test_every_kind_of_text_and_bytes_is_taken(data_type: pa.DataType) -> None:
     expected = ["a", None, "", "schl\u00fcssel"]
     column = pa.array([None, *expected, "z"], pa.string()).cast(data_type)
     batch = pa.record_batch({"key": column, "value": column}).slice(1, 4)
-    rows = read_by_decoder(RecordBatchEncoder().encode(batch))
+    rows = read_by_decoder(encode_in_order(RecordBatchEncoder(), batch))
     encoded = [None if text is None else text.encode() for text in expected]
     assert [row[2] for row in rows] == [row[3] for row in rows] == encoded
 
@@ -83,7 +79,7 @@ def test_fixed_size_and_null_columns_are_taken() -> None:
     batch = pa.record_batch(
         {"key": pa.array([b"ab", None], pa.binary(2)), "value": pa.nulls(2), "headers": pa.nulls(2)}
     )
-    rows = read_by_decoder(RecordBatchEncoder().encode(batch))
+    rows = read_by_decoder(encode_in_order(RecordBatchEncoder(), batch))
     assert [row[2:] for row in rows] == [(b"ab", None, []), (None, None, [])]
 
 
@@ -95,5 +91,5 @@ def test_headers_of_large_types_and_slices() -> None:
     large = pa.large_list(pa.struct([("key", pa.large_string()), ("value", pa.large_binary())]))
     at = batch.schema.names.index("headers")
     batch = batch.set_column(at, "headers", batch.column(at).cast(large))
-    encoded = RecordBatchEncoder().encode(batch.slice(3, 5))
+    encoded = encode_in_order(RecordBatchEncoder(), batch.slice(3, 5))
     assert read_by_decoder(encoded) == expected_rows(records[3:8])

@@ -9,14 +9,14 @@ import pytest
 from spark_segmentlog.errors import InvalidRowError, RecordTooLargeError
 from spark_segmentlog.record.write.encoder import RecordBatchEncoder
 from spark_segmentlog.testing.builder import RecordSpec
-from tests.support.encoding import arrow_batch, noise, read_by_decoder, values
+from tests.support.encoding import arrow_batch, encode_in_order, noise, read_by_decoder, values
 
 
 def test_rows_without_a_timestamp_get_the_append_time() -> None:
     encoder = RecordBatchEncoder()
-    assert read_by_decoder(encoder.encode(values(b"a"), append_time_ms=99))[0][1] == 99
+    assert read_by_decoder(encode_in_order(encoder, values(b"a"), append_time_ms=99))[0][1] == 99
     batch = values(b"a", b"b").append_column("timestamp", pa.array([5, None], pa.int64()))
-    rows = read_by_decoder(encoder.encode(batch, append_time_ms=99))
+    rows = read_by_decoder(encode_in_order(encoder, batch, append_time_ms=99))
     assert [row[1] for row in rows] == [5, 99]
 
 
@@ -27,7 +27,7 @@ def test_rows_without_a_timestamp_get_the_append_time() -> None:
 def test_arrow_timestamps_are_rounded_down(unit: str, ticks: int, milliseconds: int) -> None:
     column = pa.array([ticks], pa.int64()).cast(pa.timestamp(unit, "UTC"))
     batch = values(b"a").append_column("timestamp", column)
-    assert read_by_decoder(RecordBatchEncoder().encode(batch))[0][1] == milliseconds
+    assert read_by_decoder(encode_in_order(RecordBatchEncoder(), batch))[0][1] == milliseconds
 
 
 def test_row_numbers_in_group_errors_are_those_of_the_arrow_batch() -> None:
@@ -40,10 +40,10 @@ def test_row_numbers_in_group_errors_are_those_of_the_arrow_batch() -> None:
 def test_a_timestamp_before_1970_is_refused_with_its_row_and_none_is_kept() -> None:
     rows = arrow_batch([RecordSpec(timestamp_ms=t, value=b"") for t in (0, -1, -2)])
     with pytest.raises(InvalidRowError, match=r"column timestamp, row 42: -2 ms is before 1970"):
-        RecordBatchEncoder().encode(rows, first_row=40)
-    kept = RecordBatchEncoder().encode(rows.slice(0, 2))
+        encode_in_order(RecordBatchEncoder(), rows, first_row=40)
+    kept = encode_in_order(RecordBatchEncoder(), rows.slice(0, 2))
     assert [row[1] for row in read_by_decoder(kept)] == [0, -1]
-    RecordBatchEncoder(log_append_time=True).encode(rows)
+    encode_in_order(RecordBatchEncoder(log_append_time=True), rows)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,6 @@ def test_a_timestamp_that_no_reader_takes_is_refused(ticks: int, unit: str | Non
     column = pa.array([ticks], pa.int64())
     column = column if unit is None else column.cast(pa.timestamp(unit))
     with pytest.raises(InvalidRowError, match=f"row 0: .*allowed are 0 to {last}, and -1 for no"):
-        RecordBatchEncoder().encode(values(b"a").append_column("timestamp", column))
+        encode_in_order(RecordBatchEncoder(), values(b"a").append_column("timestamp", column))
     kept = values(b"a").append_column("timestamp", pa.array([last], pa.int64()))
-    assert read_by_decoder(RecordBatchEncoder().encode(kept))[0][1] == last
+    assert read_by_decoder(encode_in_order(RecordBatchEncoder(), kept))[0][1] == last
