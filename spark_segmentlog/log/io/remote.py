@@ -1,47 +1,27 @@
-"""Files of other file systems, by pyarrow or fsspec: ranged reads, the next one fetched ahead."""
+"""Files of other file systems, by obstore, pyarrow or fsspec."""
 
 from __future__ import annotations
 
-import fnmatch
-import glob
-from abc import abstractmethod
-from concurrent.futures import Future, ThreadPoolExecutor
+import re
 from dataclasses import dataclass
-from functools import cache
-from threading import Lock
-from typing import Any, Final, Protocol
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any, Final
 
 from spark_segmentlog.errors import LogPathNotFoundError
-from spark_segmentlog.log.io.closing import Closing
+from spark_segmentlog.log.io.far_storage import FarStorage
 from spark_segmentlog.log.io.reading import (
     LOCAL,
-    LogFile,
-    OpeningStorage,
     Storage,
     is_local,
     not_there,
     permission_checked,
     without_file_scheme,
 )
+from spark_segmentlog.log.io.remote_file import RangeSource
+from spark_segmentlog.log.io.s3 import SCHEMES as S3_SCHEMES
+from spark_segmentlog.log.io.s3 import open_bucket
+from spark_segmentlog.log.io.storage_options import NO_STORAGE_OPTIONS, StorageOptions
 
-READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
-_READ_AHEAD_THREADS: Final = 4
-
-
-class _Ranges(Protocol):
-    """An object whose ranges are read, one request each."""
-
-    def size(self) -> int:
-        """Measure it, in bytes."""
-
-    def read(self, position: int, length: int) -> bytes:
-        """Read bytes that are all within it."""
-
-    def close(self) -> None:
-        """Give back what it holds."""
+_SECRET: Final = re.compile(r"(?<=://)[^/@?]*@|\?.*")
 
 
 class _ArrowRanges:
@@ -83,134 +63,8 @@ class _FsspecRanges:
         """Do nothing: no request leaves anything open."""
 
 
-class _FarFile(Closing):
-    """A file that is not local, read in blocks of some MiB, the next one ahead.
-
-    With blocks of 0 bytes each read is one request for what it asks for.
-    """
-
-    def __init__(self, path: str, ranges: _Ranges, size: int | None, block_bytes: int) -> None:
-        self.path = path
-        self._ranges = ranges
-        self._size = size
-        self._block_bytes = block_bytes
-        # A scan's thread reads on while others look around a bad batch.
-        self._lock = Lock()
-        self._block = (0, b"")
-        self._ahead: tuple[int, Future[bytes]] | None = None
-
-    def size(self) -> int:
-        if self._size is None:
-            self._size = self._ranges.size()
-        return self._size
-
-    def pread_into(self, buffer: npt.NDArray[np.uint8], position: int, length: int) -> int:
-        data = self.read_at(position, length)
-        buffer[: len(data)] = np.frombuffer(data, np.uint8)
-        return len(data)
-
-    def read_at(self, position: int, length: int) -> bytes:
-        end = min(position + length, self.size())
-        if self._block_bytes == 0:
-            return self._ranges.read(position, end - position) if position < end else b""
-        parts = []
-        while position < end:
-            with self._lock:
-                start, block = self._block_at(position)
-            part = block[position - start : end - start]
-            if not part:
-                break
-            parts.append(part)
-            position += len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def next_data_position(self, position: int) -> int | None:
-        return position if position < self.size() else None
-
-    def close(self) -> None:
-        if self._ahead is not None:
-            self._ahead[1].cancel() or self._ahead[1].exception()
-            self._ahead = None
-        self._ranges.close()
-
-    def _block_at(self, position: int) -> tuple[int, bytes]:
-        start = position - position % self._block_bytes
-        if start == self._block[0] and self._block[1]:
-            return self._block
-        follows = start == self._block[0] + self._block_bytes
-        if self._ahead is not None and self._ahead[0] == start:
-            self._block = (start, self._ahead[1].result())
-            self._ahead = None
-        else:
-            self._block = (start, self._fetch(start))
-        if (follows or start == 0) and start + self._block_bytes < self.size():
-            ahead = start + self._block_bytes
-            self._ahead = (ahead, _read_ahead_pool().submit(self._fetch, ahead))
-        return self._block
-
-    def _fetch(self, start: int) -> bytes:
-        return self._ranges.read(start, min(self._block_bytes, self.size() - start))
-
-
-class _FarStorage(OpeningStorage):
-    """A file system that is not the local one; paths are its own, without a scheme."""
-
-    __slots__ = ()
-
-    def open_input(
-        self, path: str, *, reads_blocks: bool = True, size: int | None = None
-    ) -> LogFile:
-        file = _FarFile(path, self._ranges(path), size, READ_AHEAD_BYTES if reads_blocks else 0)
-        if size is None:
-            # What is not there must show now.
-            file.size()
-        return file
-
-    def list_names(self, path: str) -> list[str]:
-        return list(self.list_sizes(path))
-
-    def list_sizes(self, path: str) -> dict[str, int | None]:
-        return {name: size for name, _, size in self._children(path)}
-
-    def list_directories(self, path: str) -> tuple[list[str], list[str]]:
-        directories: list[str] = []
-        others: list[str] = []
-        for name, is_directory, _ in self._children(path):
-            (directories if is_directory else others).append(name)
-        return directories, others
-
-    def real_path(self, path: str) -> str:
-        return path.rstrip("/") or path
-
-    def glob(self, pattern: str) -> list[str]:
-        found = [""]
-        for part in pattern.split("/"):
-            found = [path for base in found for path in self._matching(base, part)]
-        return found
-
-    def _matching(self, base: str, part: str) -> list[str]:
-        prefix = f"{base}/" if base else ""
-        if not glob.has_magic(part):
-            return [f"{prefix}{part}" if prefix or part else "/"]
-        if not self.is_directory(base):
-            return []
-        return [f"{prefix}{name}" for name in fnmatch.filter(self.list_names(base), part)]
-
-    @abstractmethod
-    def is_directory(self, path: str) -> bool:
-        """Tell whether a path is a folder."""
-
-    @abstractmethod
-    def _ranges(self, path: str) -> _Ranges:
-        """Open a file for ranged reads."""
-
-    @abstractmethod
-    def _children(self, path: str) -> list[tuple[str, bool, int | None]]:
-        """List (name, whether it is a folder, size of a file) of all that is in a folder."""
-
-
 @dataclass(frozen=True, slots=True)
-class _ArrowStorage(_FarStorage):
+class _ArrowStorage(FarStorage):
     """A pyarrow file system."""
 
     filesystem: Any
@@ -227,14 +81,14 @@ class _ArrowStorage(_FarStorage):
     def is_directory(self, path: str) -> bool:
         return bool(self._info(path).type.name == "Directory")
 
-    def _ranges(self, path: str) -> _Ranges:
+    def ranges(self, path: str) -> RangeSource:
         return _ArrowRanges(self.filesystem, path)
 
     def _info(self, path: str) -> Any:
         with permission_checked(path):
             return self.filesystem.get_file_info([path])[0]
 
-    def _children(self, path: str) -> list[tuple[str, bool, int | None]]:
+    def children(self, path: str) -> list[tuple[str, bool, int | None]]:
         from pyarrow.fs import FileSelector
 
         with permission_checked(path):
@@ -243,7 +97,7 @@ class _ArrowStorage(_FarStorage):
 
 
 @dataclass(frozen=True, slots=True)
-class _FsspecStorage(_FarStorage):
+class _FsspecStorage(FarStorage):
     """An fsspec file system."""
 
     filesystem: Any
@@ -256,7 +110,7 @@ class _FsspecStorage(_FarStorage):
             return None
 
     def size(self, path: str) -> int:
-        return self._ranges(path).size()
+        return self.ranges(path).size()
 
     def exists(self, path: str) -> bool:
         with permission_checked(path):
@@ -266,10 +120,10 @@ class _FsspecStorage(_FarStorage):
         with permission_checked(path):
             return bool(self.filesystem.isdir(path))
 
-    def _ranges(self, path: str) -> _Ranges:
+    def ranges(self, path: str) -> RangeSource:
         return _FsspecRanges(self.filesystem, path)
 
-    def _children(self, path: str) -> list[tuple[str, bool, int | None]]:
+    def children(self, path: str) -> list[tuple[str, bool, int | None]]:
         # Some keep what they have listed, however old it is.
         self.filesystem.invalidate_cache(path)
         with permission_checked(path):
@@ -291,39 +145,48 @@ def resolve_storage(path: str, filesystem: Any = None) -> tuple[Storage, str]:
     path : str
         A local path, or a URI: ``file:``, or whatever pyarrow knows (``s3:``, ``gs:``, ``hdfs:``),
         or a registered fsspec scheme.
-    filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
-        Takes the path as it is.
+    filesystem : pyarrow.fs.FileSystem, fsspec.AbstractFileSystem or StorageOptions, optional
+        A file system takes the path as it is; options say how that of the URI is reached.
     """
-    if filesystem is not None:
+    if filesystem is not None and not isinstance(filesystem, StorageOptions):
         return _storage_of(filesystem), path
     if is_local(path):
         return LOCAL, without_file_scheme(path)
-    return _remote_storage(path)
+    return _far_storage(path, filesystem or NO_STORAGE_OPTIONS)
 
 
-def _remote_storage(uri: str) -> tuple[Storage, str]:
+def without_secrets(uri: str) -> str:
+    """Leave out of a URI what may hold credentials, for messages."""
+    return uri if is_local(uri) else _SECRET.sub("", uri)
+
+
+def _far_storage(uri: str, options: StorageOptions) -> tuple[Storage, str]:
     from pyarrow.fs import FileSystem
 
+    if uri.lower().partition("://")[0] in S3_SCHEMES:
+        found, path = open_bucket(uri, options)
+        return found if isinstance(found, FarStorage) else _ArrowStorage(found), path
     if uri.lower().startswith("file:"):
         # fsspec would take what stands in the place of a host for a folder.
         raise LogPathNotFoundError(f"{uri} is no path of this host: file:///folder would be one")
     try:
         filesystem, path = FileSystem.from_uri(uri)
     except (ValueError, NotImplementedError):
-        filesystem, path = _fsspec_filesystem(uri)
+        filesystem, path = _fsspec_filesystem(uri, options)
     return _storage_of(filesystem), path
 
 
-def _fsspec_filesystem(uri: str) -> tuple[Any, str]:
+def _fsspec_filesystem(uri: str, options: StorageOptions) -> tuple[Any, str]:
     try:
         import fsspec
 
         if "://" not in uri:
             raise ValueError("'//' is missing after the scheme")
-        filesystem, path = fsspec.core.url_to_fs(uri)
+        filesystem, path = fsspec.core.url_to_fs(uri, **dict(options.settings))
     except (ImportError, ValueError) as error:
         raise LogPathNotFoundError(
-            f"{uri} is no local path, and no file system is known for its scheme: {error}"
+            f"{without_secrets(uri)} is no local path, and no file system is known for its scheme: "
+            f"{error}"
         ) from error
     return filesystem, path
 
@@ -335,8 +198,3 @@ def _storage_of(filesystem: Any) -> Storage:
         return _FsspecStorage(filesystem.handler.fs)
     is_arrow = isinstance(filesystem, FileSystem)
     return _ArrowStorage(filesystem) if is_arrow else _FsspecStorage(filesystem)
-
-
-@cache
-def _read_ahead_pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_READ_AHEAD_THREADS, thread_name_prefix="segmentlog-read-ahead")

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from spark_segmentlog.errors import RemoteStorageError
 from spark_segmentlog.log.io.closing import Closing
 from spark_segmentlog.log.io.reading import LogFile
-from spark_segmentlog.log.io.remote import READ_AHEAD_BYTES
+from spark_segmentlog.log.io.remote_file import READ_AHEAD_BYTES
 from spark_segmentlog.log.tier.encryption import Decrypt, DecryptionError
 from spark_segmentlog.log.tier.manifest import SegmentManifest
 

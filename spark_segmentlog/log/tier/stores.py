@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from spark_segmentlog.errors import RemoteStorageError
 from spark_segmentlog.log.io.reading import Storage
-from spark_segmentlog.log.io.remote import resolve_storage
+from spark_segmentlog.log.io.remote import resolve_storage, without_secrets
 from spark_segmentlog.log.tier.chunked import ChunkedLayout
 from spark_segmentlog.log.tier.listed_storage import ListedFolders
 from spark_segmentlog.log.tier.local_tiered import LocalTieredLayout
@@ -60,7 +60,8 @@ def open_store(uri: str, layout: str | None = None, filesystem: Any = None) -> R
         store = find_store(ListedFolders(storage), path)
         if store is None:
             raise RemoteStorageError(
-                f"{uri} holds no remote segments of a known layout, {', '.join(layout_names())}; "
+                f"{without_secrets(uri)} holds no remote segments of a known layout, "
+                f"{', '.join(layout_names())}; "
                 "option remoteStorage.layout names the one of a store that is empty"
             )
         return store

@@ -19,7 +19,6 @@ from spark_segmentlog.log.io.remote import resolve_storage
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.partition.scan import scan_segments
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, SegmentSpec, v2_batch
-from tests.support.noting import note_calls
 from tests.support.reading import batch, column, offsets, scan_options
 
 
@@ -53,20 +52,6 @@ def test_reads_at_positions_give_fewer_bytes_only_at_the_end(
             assert bytes(buffer[:count]) == data[position : position + 100_000]
         assert file.read_at(len(data), 10) == b""
         assert file.pread_into(buffer, len(data) + 5, 10) == 0
-
-
-def test_a_remote_file_is_fetched_in_blocks_the_next_one_ahead(
-    tmp_path: Path, remote: SubTreeFileSystem, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "x").write_bytes(bytes(10_000_000))
-    storage, path = resolve_storage("x", remote)
-    fetched: list[int] = []
-    with storage.open_input(path) as file:
-        note_calls(monkeypatch, file, "_fetch", fetched.append)
-        buffer = np.zeros(100_000, np.uint8)
-        for position in range(0, 10_000_000, 100_000):
-            file.pread_into(buffer, position, 100_000)
-    assert sorted(fetched) == [0, 4_194_304, 8_388_608]
 
 
 @pytest.mark.parametrize("kind", ["local", "remote"])

@@ -1,0 +1,81 @@
+"""Storages over a network: each question costs a request."""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+from abc import abstractmethod
+
+from spark_segmentlog.log.io.reading import LogFile, OpeningStorage
+from spark_segmentlog.log.io.remote_file import RangeSource, RemoteFile
+
+
+class FarStorage(OpeningStorage):
+    """A file system that is not the local one; paths are its own, without a scheme."""
+
+    __slots__ = ()
+
+    def open_input(
+        self, path: str, *, reads_blocks: bool = True, size: int | None = None
+    ) -> LogFile:
+        """Open a file for reading."""
+        file = RemoteFile(path, self.ranges(path), size=size, reads_blocks=reads_blocks)
+        if size is None:
+            # What is not there must show now.
+            file.size()
+        return file
+
+    def list_names(self, path: str) -> list[str]:
+        """List the names of all that is in a folder, in no order."""
+        return list(self.list_sizes(path))
+
+    def list_sizes(self, path: str) -> dict[str, int | None]:
+        """List the names of all that is in a folder, with the sizes of files."""
+        return {name: size for name, _, size in self.children(path)}
+
+    def list_directories(self, path: str) -> tuple[list[str], list[str]]:
+        """List the names of the folders, then of all else, in a folder."""
+        directories: list[str] = []
+        others: list[str] = []
+        for name, is_directory, _ in self.children(path):
+            (directories if is_directory else others).append(name)
+        return directories, others
+
+    def real_path(self, path: str) -> str:
+        """Name the same file in one way only."""
+        return path.rstrip("/") or path
+
+    def glob(self, pattern: str) -> list[str]:
+        """List the paths that a pattern matches, in no order."""
+        found = [""]
+        for part in pattern.split("/"):
+            found = [path for base in found for path in self._matching(base, part)]
+        return found
+
+    def _matching(self, base: str, part: str) -> list[str]:
+        prefix = f"{base}/" if base else ""
+        if not glob.has_magic(part):
+            return [f"{prefix}{part}" if prefix or part else "/"]
+        if not self.is_directory(base):
+            return []
+        return [f"{prefix}{name}" for name in fnmatch.filter(self.list_names(base), part)]
+
+    @abstractmethod
+    def size(self, path: str) -> int:
+        """Measure a file, in bytes."""
+
+    @abstractmethod
+    def exists(self, path: str) -> bool:
+        """Tell whether a file or folder is there."""
+
+    @abstractmethod
+    def is_directory(self, path: str) -> bool:
+        """Tell whether a path is a folder."""
+
+    @abstractmethod
+    def ranges(self, path: str) -> RangeSource:
+        """Open a file for ranged reads."""
+
+    @abstractmethod
+    def children(self, path: str) -> list[tuple[str, bool, int | None]]:
+        """List (name, whether it is a folder, size of a file) of all that is in a folder."""

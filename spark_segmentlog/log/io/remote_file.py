@@ -1,0 +1,147 @@
+"""A file that is read by ranges over a network, in blocks that are fetched ahead."""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+from threading import Lock
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_segmentlog.log.io.closing import Closing
+from spark_segmentlog.log.io.reading import not_there
+
+READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
+BLOCKS_AHEAD: Final = 3
+_READ_AHEAD_THREADS: Final = 16
+_BLOCKS_KEPT: Final = 3
+_PEEK_BYTES: Final = 256 * 1024
+
+
+class RangeSource(Protocol):
+    """What gives ranges of a file; by several threads at once."""
+
+    def read(self, position: int, length: int) -> bytes:
+        """Read bytes at a position, all of them within the file."""
+
+    def size(self) -> int:
+        """Measure the file, in bytes."""
+
+    def close(self) -> None:
+        """Give back what is held."""
+
+
+class RemoteFile(Closing):
+    """A file that is read in blocks of some MiB where one read goes on from the other, the next
+    blocks ahead; elsewhere a read is one request for little more than what it asks for.
+
+    Parameters
+    ----------
+    path : str
+        For messages.
+    source : RangeSource
+    size : int, optional
+        Of the file, where a listing has told; else it is asked for when it is needed.
+    reads_blocks : bool
+        Whether more is read than is asked for.
+    """
+
+    def __init__(
+        self, path: str, source: RangeSource, *, size: int | None = None, reads_blocks: bool = True
+    ) -> None:
+        self.path = path
+        self._source = source
+        self._size = size
+        self._reads_blocks = reads_blocks
+        # A scan's thread reads on while others look around a bad batch.
+        self._lock = Lock()
+        self._blocks: deque[tuple[int, bytes]] = deque(maxlen=_BLOCKS_KEPT)
+        self._reached = 0
+        self._ahead: deque[tuple[int, Future[bytes]]] = deque()
+
+    def size(self) -> int:
+        """Measure the file, in bytes."""
+        if self._size is None:
+            self._size = int(self._source.size())
+        return self._size
+
+    def pread_into(self, buffer: npt.NDArray[np.uint8], position: int, length: int) -> int:
+        """Read bytes at a position to the start of a buffer; fewer only at the end of the file."""
+        data = self.read_at(position, length)
+        buffer[: len(data)] = np.frombuffer(data, np.uint8)
+        return len(data)
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """Read bytes at a position; fewer only at the end of the file."""
+        end = min(position + length, self.size())
+        if position >= end:
+            return b""
+        if not self._reads_blocks:
+            return self._fetch(position, end - position)
+        parts = []
+        while position < end:
+            with self._lock:
+                start, block = self._block_at(position, end - position)
+            parts.append(block[position - start : end - start])
+            position += len(parts[-1])
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def next_data_position(self, position: int) -> int | None:
+        """Find where bytes begin that may not be zero."""
+        return position if position < self.size() else None
+
+    def close(self) -> None:
+        """Close the file, once nothing is fetched of it any more."""
+        self._forget_ahead()
+        self._source.close()
+
+    def _block_at(self, position: int, wanted: int) -> tuple[int, bytes]:
+        for start, block in self._blocks:
+            if start <= position < start + len(block):
+                return start, block
+        goes_on = position == self._reached
+        if self._ahead and self._ahead[0][0] == position:
+            data = self._ahead.popleft()[1].result()
+        else:
+            self._forget_ahead()
+            data = self._fetch(position, READ_AHEAD_BYTES if goes_on else max(wanted, _PEEK_BYTES))
+        self._blocks.append((position, data))
+        self._reached = position + len(data)
+        if goes_on:
+            self._fetch_ahead(1 if position == 0 else BLOCKS_AHEAD)
+        return position, data
+
+    def _fetch_ahead(self, blocks: int) -> None:
+        """Have some blocks fetched after those that are in hand."""
+        first = self._reached + len(self._ahead) * READ_AHEAD_BYTES
+        last = self._reached + blocks * READ_AHEAD_BYTES
+        for position in range(first, min(last, self.size()), READ_AHEAD_BYTES):
+            pool = _read_ahead_pool()
+            self._ahead.append((position, pool.submit(self._fetch, position, READ_AHEAD_BYTES)))
+
+    def _forget_ahead(self) -> None:
+        for _, future in self._ahead:
+            future.cancel() or future.exception()
+        self._ahead.clear()
+
+    def _fetch(self, position: int, length: int) -> bytes:
+        """Read bytes from the source, as far as the file goes.
+
+        Raises
+        ------
+        FileNotFoundError
+            The file ends before the size that it was listed with: it is another one by now.
+        """
+        wanted = min(length, self.size() - position)
+        data = bytes(self._source.read(position, wanted))
+        if len(data) < wanted:
+            raise not_there(self.path)
+        return data
+
+
+@cache
+def _read_ahead_pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_READ_AHEAD_THREADS, thread_name_prefix="segmentlog-read-ahead")
