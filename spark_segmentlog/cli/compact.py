@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import click
@@ -19,7 +19,7 @@ from spark_segmentlog.cli.cleaning_options import AS_SET, deletion_options, dry_
 from spark_segmentlog.cli.output import Column, OutputFormat, print_rows
 from spark_segmentlog.clock import now_ms
 from spark_segmentlog.log.segment.growth import MAX_SEGMENT_BYTES, SegmentConfig
-from spark_segmentlog.log.upkeep.compaction import CompactionReport, compact, plan_compaction
+from spark_segmentlog.log.upkeep.compaction import PartitionCompaction, compact, plan_compaction
 from spark_segmentlog.log.upkeep.compaction_config import TopicCompaction
 
 _COLUMNS: Final = (
@@ -108,8 +108,8 @@ def compact_verb(
     print_rows(_COLUMNS, _rows(report), output_format)
 
 
-def _rows(report: CompactionReport) -> Iterator[dict[str, Any]]:
-    for cleaned in report.partitions:
+def _rows(report: Iterable[PartitionCompaction]) -> Iterator[dict[str, Any]]:
+    for cleaned in report:
         yield {
             "topic": cleaned.topic_partition.topic,
             "partition": cleaned.topic_partition.partition,

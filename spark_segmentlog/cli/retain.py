@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import click
@@ -19,12 +19,11 @@ from spark_segmentlog.cli.cleaning_options import AS_SET, deletion_options, dry_
 from spark_segmentlog.cli.output import Column, OutputFormat, print_rows
 from spark_segmentlog.clock import now_ms
 from spark_segmentlog.log.upkeep.retention import (
-    NO_LIMIT,
-    RetentionReport,
-    TopicRetention,
+    PartitionRetention,
     apply_retention,
     plan_retention,
 )
+from spark_segmentlog.log.upkeep.retention_config import NO_LIMIT, TopicRetention
 
 _COLUMNS: Final = (
     Column("topic", "topic"),
@@ -89,8 +88,8 @@ def retain_verb(
     print_rows(_COLUMNS, _rows(report), output_format)
 
 
-def _rows(report: RetentionReport) -> Iterator[dict[str, Any]]:
-    for cleaned in report.partitions:
+def _rows(report: Iterable[PartitionRetention]) -> Iterator[dict[str, Any]]:
+    for cleaned in report:
         yield {
             "topic": cleaned.topic_partition.topic,
             "partition": cleaned.topic_partition.partition,

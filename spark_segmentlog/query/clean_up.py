@@ -45,7 +45,8 @@ def _asks_for_retention(options: WriteOptions) -> bool:
 
 def _retain(log_directories: Sequence[str], topics: Sequence[str], options: WriteOptions) -> None:
     from spark_segmentlog.log.upkeep.partitions import CleanupPolicy
-    from spark_segmentlog.log.upkeep.retention import NO_LIMIT, RetentionConfig, apply_retention
+    from spark_segmentlog.log.upkeep.retention import apply_retention
+    from spark_segmentlog.log.upkeep.retention_config import NO_LIMIT, RetentionConfig
 
     config = RetentionConfig(
         retention_ms=_or(options.retention_ms, NO_LIMIT),

@@ -12,11 +12,8 @@ import numpy as np
 
 from spark_segmentlog.log.formats.checkpoints import parse_offset_checkpoint
 from spark_segmentlog.log.names import TopicPartition, find_base_offset
-from spark_segmentlog.log.upkeep.retention import (
-    PartitionRetention,
-    RetentionConfig,
-    apply_retention,
-)
+from spark_segmentlog.log.upkeep.retention import PartitionRetention, apply_retention
+from spark_segmentlog.log.upkeep.retention_config import RetentionConfig
 from spark_segmentlog.record.plain.batch import RecordBatchHeader, iterate_records
 from spark_segmentlog.record.plain.legacy import iterate_messages
 from spark_segmentlog.record.read.header_table import check_crcs, scan_headers
@@ -173,8 +170,7 @@ def temporary_names(directory: Path) -> list[str]:
 def run_retention(
     directory: Path, config: RetentionConfig, now_ms: int = NOW_MS
 ) -> PartitionRetention:
-    report = apply_retention([str(directory.parent)], None, config, now_ms)
-    (partition,) = report.partitions
+    (partition,) = apply_retention([str(directory.parent)], None, config, now_ms)
     return partition
 
 

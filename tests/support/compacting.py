@@ -15,13 +15,7 @@ from spark_segmentlog.testing.builder import (
     legacy_message_set,
     v2_batch,
 )
-from tests.support.cleaning import (
-    DAY_MS,
-    NOW_MS,
-    build,
-    plain_batches,
-    record,
-)
+from tests.support.cleaning import DAY_MS, NOW_MS, build, plain_batches, record
 
 CONFIG = CompactionConfig(file_delete_delay_ms=0)
 
@@ -31,7 +25,7 @@ def run(
 ) -> PartitionCompaction:
     # Files are as young as the wall clock says, so nothing is waited for.
     planned = plan(directory, config, now_ms)
-    (partition,) = compact([str(directory.parent)], None, config, now_ms).partitions
+    (partition,) = compact([str(directory.parent)], None, config, now_ms)
     expected = replace(partition, removed_files=0, waiting_files=0)
     if partition.passes > 1:
         # A plan has a map that holds all keys.
@@ -50,7 +44,7 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 def plan(directory: Path, config: CompactionConfig, now_ms: int) -> PartitionCompaction:
     before = contents(directory)
-    (planned,) = plan_compaction([str(directory.parent)], None, config, now_ms).partitions
+    (planned,) = plan_compaction([str(directory.parent)], None, config, now_ms)
     assert contents(directory) == before
     return planned
 

@@ -12,7 +12,8 @@ import pytest
 from spark_segmentlog.errors import PreflightError
 from spark_segmentlog.log.findings import Finding, FindingKind
 from spark_segmentlog.log.names import TopicPartition
-from spark_segmentlog.log.upkeep.retention import RetentionConfig, apply_retention
+from spark_segmentlog.log.upkeep.retention import apply_retention
+from spark_segmentlog.log.upkeep.retention_config import RetentionConfig
 from spark_segmentlog.log.upkeep.verification import verify
 from spark_segmentlog.log.write.commit import commit_staged_batches
 from spark_segmentlog.log.write.local_log import open_log

@@ -27,7 +27,8 @@ from spark_segmentlog.log.segment.scanner import ScanOptions
 from spark_segmentlog.log.upkeep.compaction import compact
 from spark_segmentlog.log.upkeep.compaction_config import CompactionConfig
 from spark_segmentlog.log.upkeep.recovery import recover, reindex
-from spark_segmentlog.log.upkeep.retention import RetentionConfig, apply_retention
+from spark_segmentlog.log.upkeep.retention import apply_retention
+from spark_segmentlog.log.upkeep.retention_config import RetentionConfig
 from spark_segmentlog.log.upkeep.salvage import UNFINISHED_SUFFIX, salvage
 from spark_segmentlog.log.write.commit import commit_staged_batches
 from spark_segmentlog.log.write.local_log import open_log

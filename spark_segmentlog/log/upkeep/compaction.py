@@ -16,9 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spark_segmentlog.log.directory.state import LogDirectoryState
-from spark_segmentlog.log.formats.checkpoints import (
-    CLEANER_OFFSET_CHECKPOINT,
-)
+from spark_segmentlog.log.formats.checkpoints import CLEANER_OFFSET_CHECKPOINT
 from spark_segmentlog.log.names import MAX_OFFSET, TopicPartition
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.upkeep.cleaner import GroupCleaner, build_offset_map
@@ -88,19 +86,12 @@ class PartitionCompaction:
     waiting_files: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionReport:
-    """What a call did, a row a partition."""
-
-    partitions: tuple[PartitionCompaction, ...]
-
-
 def compact(
     log_directories: Sequence[str],
     topics: Sequence[str] | None,
     config: CompactionConfig | TopicCompaction,
     now_ms: int,
-) -> CompactionReport:
+) -> tuple[PartitionCompaction, ...]:
     """Compact topics by key, under the locks of the log directories.
 
     Parameters
@@ -132,7 +123,7 @@ def plan_compaction(
     topics: Sequence[str] | None,
     config: CompactionConfig | TopicCompaction,
     now_ms: int,
-) -> CompactionReport:
+) -> tuple[PartitionCompaction, ...]:
     """Tell what `compact` would do now; takes no lock and writes nothing.
 
     Parameters and errors are those of `compact`, but for locks. The map of latest offsets holds all
@@ -144,19 +135,19 @@ def plan_compaction(
         _CompactionPlan(owned, settings, now_ms).run()
         for owned, settings in _settled(owned_partitions, config)
     )
-    return CompactionReport(partitions=tuple(planned))
+    return tuple(planned)
 
 
 def compact_partitions(
     owned_partitions: Sequence[OwnedPartition],
     config: CompactionConfig | TopicCompaction,
     now_ms: int,
-) -> CompactionReport:
+) -> tuple[PartitionCompaction, ...]:
     """Compact partitions whose directories' locks are held."""
     settled = _settled(owned_partitions, config)
     done = tuple(_PartitionCompactor(owned, settings, now_ms).run() for owned, settings in settled)
     wait_and_sweep([owned for owned, _ in settled], config)
-    return CompactionReport(partitions=done)
+    return done
 
 
 def _settled(

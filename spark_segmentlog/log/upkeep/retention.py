@@ -22,9 +22,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
 
-from spark_segmentlog.errors import OptionValueError
 from spark_segmentlog.log.directory.state import LogDirectoryState
 from spark_segmentlog.log.io import files
 from spark_segmentlog.log.names import (
@@ -40,7 +38,6 @@ from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.transactions.producer_survey import survey_producers
 from spark_segmentlog.log.upkeep.partitions import (
     CleanupPolicy,
-    MaintenanceConfig,
     OwnedPartition,
     finish_earlier_pass,
     list_partitions,
@@ -48,6 +45,7 @@ from spark_segmentlog.log.upkeep.partitions import (
     raise_log_start_offset,
     wait_and_sweep,
 )
+from spark_segmentlog.log.upkeep.retention_config import RetentionConfig, TopicRetention
 from spark_segmentlog.log.upkeep.swap import (
     SegmentFile,
     Sweep,
@@ -60,10 +58,6 @@ from spark_segmentlog.log.upkeep.swap import (
 )
 from spark_segmentlog.record.read.record_filter import RecordFilter
 
-DEFAULT_RETENTION_MS: Final = 7 * 24 * 60 * 60 * 1000
-NO_LIMIT: Final = -1
-
-
 _log = logging.getLogger(__name__)
 
 
@@ -73,77 +67,6 @@ class Reason(StrEnum):
     LOG_START_OFFSET = "log start offset"
     SIZE = "retention.bytes"
     AGE = "retention.ms"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetentionConfig(MaintenanceConfig):
-    """Topic settings of retention, by Kafka's names and defaults.
-
-    Attributes
-    ----------
-    retention_ms, retention_bytes : int
-        -1 for no limit.
-    cleanup_policy : frozenset of CleanupPolicy
-        Without `DELETE`, segments go by the log start offset alone.
-    """
-
-    retention_ms: int = DEFAULT_RETENTION_MS
-    retention_bytes: int = NO_LIMIT
-    cleanup_policy: frozenset[CleanupPolicy] = frozenset({CleanupPolicy.DELETE})
-
-    def settle(self, owned: OwnedPartition) -> RetentionConfig:
-        """Give the settings for a partition: these."""
-        return self
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicRetention(MaintenanceConfig):
-    """Retention as the cluster's metadata says of each topic, but for what is given.
-
-    Attributes
-    ----------
-    retention_ms, retention_bytes : int or None
-        -1 for no limit; None for what is set for the topic, no limit where only the other one is.
-    is_forced : bool
-        Whether segments of topics go by age and size too whose ``cleanup.policy`` has no delete.
-    """
-
-    retention_ms: int | None = None
-    retention_bytes: int | None = None
-    is_forced: bool = False
-
-    def settle(self, owned: OwnedPartition) -> RetentionConfig:
-        """Give the settings for a partition.
-
-        Raises
-        ------
-        OptionValueError
-            Nothing says how long the topic keeps its records.
-        """
-        policy = owned.cleanup_policy
-        if policy is None or self.is_forced:
-            policy = frozenset({CleanupPolicy.DELETE})
-        limit_ms = _or(self.retention_ms, owned.number("retention.ms"))
-        limit_bytes = _or(self.retention_bytes, owned.number("retention.bytes"))
-        if CleanupPolicy.DELETE in policy and limit_ms is None and limit_bytes is None:
-            raise OptionValueError(
-                f"how long topic {owned.topic_partition.topic} keeps its records is not known: "
-                f"{owned.missing('retention.ms nor retention.bytes')}; give one of the two, -1 for "
-                "no limit"
-            )
-        return RetentionConfig(
-            file_delete_delay_ms=self.file_delete_delay_ms,
-            wait_for_deletion=self.wait_for_deletion,
-            allow_replicated=self.allow_replicated,
-            lock_timeout_ms=self.lock_timeout_ms,
-            retention_ms=NO_LIMIT if limit_ms is None else limit_ms,
-            retention_bytes=NO_LIMIT if limit_bytes is None else limit_bytes,
-            cleanup_policy=policy,
-        )
-
-
-def _or(given: int | None, known: int | None) -> int | None:
-    return known if given is None else given
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,19 +101,12 @@ class PartitionRetention:
         return sum(segment.size_bytes for segment in self.deleted_segments)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetentionReport:
-    """What a pass did, a row a partition."""
-
-    partitions: tuple[PartitionRetention, ...]
-
-
 def apply_retention(
     log_directories: Sequence[str],
     topics: Sequence[str] | None,
     config: RetentionConfig | TopicRetention,
     now_ms: int,
-) -> RetentionReport:
+) -> tuple[PartitionRetention, ...]:
     """Delete what is too old or too much, under the locks of the log directories.
 
     Parameters
@@ -230,7 +146,7 @@ def plan_retention(
     topics: Sequence[str] | None,
     config: RetentionConfig | TopicRetention,
     now_ms: int,
-) -> RetentionReport:
+) -> tuple[PartitionRetention, ...]:
     """Tell which segments `apply_retention` would delete now; takes no lock and writes nothing.
 
     Parameters and errors are those of `apply_retention`, but for locks. ``.deleted`` files are not
@@ -238,21 +154,19 @@ def plan_retention(
     """
     owned_partitions = list_partitions(log_directories, topics, config)
     settled = [(owned, config.settle(owned)) for owned in owned_partitions]
-    return RetentionReport(
-        partitions=tuple(_plan_partition(owned, settings, now_ms) for owned, settings in settled)
-    )
+    return tuple(_plan_partition(owned, settings, now_ms) for owned, settings in settled)
 
 
 def apply_retention_to(
     owned_partitions: Sequence[OwnedPartition],
     config: RetentionConfig | TopicRetention,
     now_ms: int,
-) -> RetentionReport:
+) -> tuple[PartitionRetention, ...]:
     """Apply retention to partitions whose directories' locks are held."""
     settled = [(owned, config.settle(owned)) for owned in owned_partitions]
     done = tuple(_retain_partition(owned, settings, now_ms) for owned, settings in settled)
     wait_and_sweep(owned_partitions, config)
-    return RetentionReport(partitions=done)
+    return done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,8 @@ from spark_segmentlog.log.segment.scanner import ScanOptions
 from spark_segmentlog.log.transactions.producer_survey import survey_producers
 from spark_segmentlog.log.upkeep.compaction import PartitionCompaction, compact
 from spark_segmentlog.log.upkeep.compaction_config import CompactionConfig
-from spark_segmentlog.log.upkeep.retention import RetentionConfig, apply_retention
+from spark_segmentlog.log.upkeep.retention import apply_retention
+from spark_segmentlog.log.upkeep.retention_config import RetentionConfig
 from tests.support.broker_data import PRODUCERS, STATES, BrokerLog, unpack
 
 Row = tuple[int, int, bytes | None, bytes | None]
@@ -74,13 +75,13 @@ def test_a_brokers_log_is_compacted_to_the_latest_committed_of_each_key(
     # The delete horizons that the broker's own cleaner set are not over at that time.
     report = compact(log.log_directories, None, COMPACTION, min_horizon(log))
     after = read(log, "read_committed")
-    for cleaned in report.partitions:
+    for cleaned in report:
         place = (cleaned.topic_partition.topic, cleaned.topic_partition.partition)
         assert after[place] == expected_rows(before[place], cleaned)
-    assert sum(cleaned.passes for cleaned in report.partitions) > 0
+    assert sum(cleaned.passes for cleaned in report) > 0
     if state == "clean":
         truth = log.truth("read_committed")
-        for cleaned in report.partitions:
+        for cleaned in report:
             place = (cleaned.topic_partition.topic, cleaned.topic_partition.partition)
             assert after[place] == expected_rows(rows_of(truth.get(place, [])), cleaned)
 
@@ -144,9 +145,9 @@ def test_retention_by_size_leaves_the_end_of_every_log(
     )
     report = apply_retention(log.log_directories, None, config, time.time_ns() // 1_000_000)
     after = read(log, "read_uncommitted")
-    for done in report.partitions:
+    for done in report:
         place = (done.topic_partition.topic, done.topic_partition.partition)
         assert after[place] == [row for row in before[place] if row[0] >= done.log_start_offset]
-    assert any(done.deleted_segments for done in report.partitions)
+    assert any(done.deleted_segments for done in report)
     again = apply_retention(log.log_directories, None, config, time.time_ns() // 1_000_000)
-    assert not any(done.deleted_segments for done in again.partitions)
+    assert not any(done.deleted_segments for done in again)

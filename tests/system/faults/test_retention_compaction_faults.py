@@ -24,7 +24,8 @@ from spark_segmentlog.log.segment.growth import SegmentConfig
 from spark_segmentlog.log.segment.scanner import ScanOptions
 from spark_segmentlog.log.upkeep.compaction import compact
 from spark_segmentlog.log.upkeep.compaction_config import CompactionConfig
-from spark_segmentlog.log.upkeep.retention import RetentionConfig, apply_retention
+from spark_segmentlog.log.upkeep.retention import apply_retention
+from spark_segmentlog.log.upkeep.retention_config import RetentionConfig
 from spark_segmentlog.testing.builder import (
     ABORT,
     COMMIT,

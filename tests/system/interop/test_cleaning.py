@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from spark_segmentlog.log.segment.growth import SegmentConfig
-from spark_segmentlog.log.upkeep.compaction import CompactionReport, compact
+from spark_segmentlog.log.upkeep.compaction import PartitionCompaction, compact
 from spark_segmentlog.log.upkeep.compaction_config import CompactionConfig
-from spark_segmentlog.log.upkeep.retention import RetentionConfig, apply_retention
+from spark_segmentlog.log.upkeep.retention import apply_retention
+from spark_segmentlog.log.upkeep.retention_config import RetentionConfig
 from tests.support.broker import Broker, ConsumedRecord
 from tests.support.kafka_jars import KafkaJars
 from tests.support.power_loss import Disk, PowerLoss
@@ -87,7 +88,7 @@ def _write_transactions(broker: Broker, draw: random.Random) -> None:
             producer.abort_transaction(30)
 
 
-def _compact(broker: Broker) -> CompactionReport:
+def _compact(broker: Broker) -> tuple[PartitionCompaction, ...]:
     return compact(
         [str(path) for path in broker.log_directories],
         KEYED,
@@ -110,10 +111,8 @@ def _latest(records: list[ConsumedRecord], ends: dict[str, int]) -> list[Consume
     ]
 
 
-def _ends(report: CompactionReport) -> dict[str, int]:
-    return {
-        partition.topic_partition.topic: partition.cleaned_up_to for partition in report.partitions
-    }
+def _ends(report: tuple[PartitionCompaction, ...]) -> dict[str, int]:
+    return {partition.topic_partition.topic: partition.cleaned_up_to for partition in report}
 
 
 def _problems(broker: Broker) -> list[str]:
@@ -170,9 +169,7 @@ def test_a_broker_serves_a_compacted_log(broker: Broker, end: str) -> None:
 
     expected = _latest(committed, _ends(report))
     assert len(expected) < len(committed) / 2
-    assert all(
-        partition.segments_after < partition.segments_before for partition in report.partitions
-    )
+    assert all(partition.segments_after < partition.segments_before for partition in report)
     if end == "stop":
         assert _problems(broker) == []
     broker.start()
@@ -190,7 +187,7 @@ def test_a_broker_serves_what_retention_leaves(broker: Broker) -> None:
     )
     paths = [str(path) for path in broker.log_directories]
     report = apply_retention(paths, ["sized.v1"], config, time.time_ns() // 1_000_000)
-    start = report.partitions[0].log_start_offset
+    start = report[0].log_start_offset
     assert start > 0
     broker.start()
     assert broker.consume(["sized.v1"]) == [record for record in before if record.offset >= start]

@@ -32,10 +32,10 @@ from spark_segmentlog.log.upkeep.compaction_config import CompactionConfig
 from spark_segmentlog.log.upkeep.partitions import CleanupPolicy
 from spark_segmentlog.log.upkeep.retention import (
     PartitionRetention,
-    RetentionConfig,
     apply_retention,
     largest_timestamp,
 )
+from spark_segmentlog.log.upkeep.retention_config import RetentionConfig
 from spark_segmentlog.testing.builder import LogBuilder, SegmentSpec, summarize_batch
 from tests.support.kafka_jars import KafkaJars
 from tests.support.kafka_log import KafkaLog
@@ -216,7 +216,7 @@ def _compact_both(
         **checkpointed,
     )
     try:
-        report = compact([str(twins.ours.parent)], None, config, now_ms).partitions[0]
+        report = compact([str(twins.ours.parent)], None, config, now_ms)[0]
     except InvalidRecordError:
         report = None
     return twins.kafka.answer(), report
@@ -307,7 +307,7 @@ def _settings(twins: Twins, config: RetentionConfig, now_ms: int, start: int) ->
 
 def _retain(twins: Twins, config: RetentionConfig, now_ms: int) -> str:
     report = apply_retention([str(twins.ours.parent)], None, config, now_ms)
-    partition: PartitionRetention = report.partitions[0]
+    partition: PartitionRetention = report[0]
     log = _our_log(twins)
     segments = [segment.base_offset for segment in log.segments]
     return f"start {partition.log_start_offset} end {log.log_end_offset} segments {segments}"

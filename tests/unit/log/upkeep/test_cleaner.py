@@ -8,9 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spark_segmentlog.errors import (
-    DecompressedSizeError,
-)
+from spark_segmentlog.errors import DecompressedSizeError
 from spark_segmentlog.log.upkeep import compaction
 from spark_segmentlog.log.upkeep.compaction import compact
 from spark_segmentlog.record.compact.offset_map import OffsetMap
@@ -58,7 +56,7 @@ def test_a_map_that_is_too_small_takes_more_passes_and_gives_the_same(
 
     planned = plan(directory, CONFIG, NOW_MS)
     monkeypatch.setattr(compaction, "OffsetMap", SmallMap)
-    (result,) = compact([str(tmp_path)], None, CONFIG, NOW_MS).partitions
+    (result,) = compact([str(tmp_path)], None, CONFIG, NOW_MS)
     assert (planned.cleaned_up_to, planned.segments_after) == (40, result.segments_after)
     assert planned.records_kept == len(dict(values))
     latest = {key: (index, key, value) for index, (key, value) in enumerate(values)}

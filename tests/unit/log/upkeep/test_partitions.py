@@ -9,20 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from spark_segmentlog.errors import (
-    LogLockedError,
-    UnknownTopicOrPartitionError,
-    UnsafeTargetError,
-)
+from spark_segmentlog.errors import LogLockedError, UnknownTopicOrPartitionError, UnsafeTargetError
 from spark_segmentlog.log.io.lock import locked
-from spark_segmentlog.log.upkeep.retention import (
-    RetentionConfig,
-    apply_retention,
-)
+from spark_segmentlog.log.upkeep.retention import apply_retention
+from spark_segmentlog.log.upkeep.retention_config import RetentionConfig
 from spark_segmentlog.record.system.topics import INTERNAL_TOPICS
-from spark_segmentlog.testing.builder import (
-    LogBuilder,
-)
+from spark_segmentlog.testing.builder import LogBuilder
 from tests.support.cleaning import (
     NOW_MS,
     aged,
@@ -65,7 +57,7 @@ def test_renamed_files_stay_for_the_delay_and_go_with_a_later_pass(tmp_path: Pat
     directory = build(tmp_path, aged([5000, 0]))
     config = replace(KEEP, retention_ms=1000, file_delete_delay_ms=60_000)
     now_ms = time.time_ns() // 10**6
-    first = apply_retention([str(tmp_path)], None, config, NOW_MS).partitions[0]
+    first = apply_retention([str(tmp_path)], None, config, NOW_MS)[0]
     assert first.waiting_files == 3
     assert temporary_names(directory) == [
         f"{0:020d}.{kind}.deleted" for kind in ("index", "log", "timeindex")

@@ -15,15 +15,9 @@ from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.upkeep.compaction import compact
 from spark_segmentlog.log.upkeep.compaction_config import CompactionConfig
 from spark_segmentlog.log.upkeep.partitions import CleanupPolicy
-from spark_segmentlog.log.upkeep.retention import (
-    Reason,
-    RetentionConfig,
-)
-from spark_segmentlog.testing.builder import (
-    LogBuilder,
-    SegmentSpec,
-    v2_batch,
-)
+from spark_segmentlog.log.upkeep.retention import Reason
+from spark_segmentlog.log.upkeep.retention_config import RetentionConfig
+from spark_segmentlog.testing.builder import LogBuilder, SegmentSpec, v2_batch
 from tests.support.cleaning import (
     DAY_MS,
     NOW_MS,

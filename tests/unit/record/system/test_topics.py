@@ -8,7 +8,8 @@ import pytest
 
 from spark_segmentlog import open_log
 from spark_segmentlog.errors import UnsafeTargetError
-from spark_segmentlog.log.upkeep.retention import TopicRetention, apply_retention
+from spark_segmentlog.log.upkeep.retention import apply_retention
+from spark_segmentlog.log.upkeep.retention_config import TopicRetention
 from spark_segmentlog.query.read_options import View
 from spark_segmentlog.record.system.records import SystemRecord, read_system_record
 from spark_segmentlog.record.system.topics import INTERNAL_TOPICS, InternalTopic
