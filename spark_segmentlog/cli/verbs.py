@@ -60,6 +60,7 @@ VERBS: Final = {
         Verb("lag", Effect.SHOWS, "How far consumer groups are behind."),
         Verb("verify", Effect.CHECKS, "Compare logs and indexes with themselves."),
         Verb("preflight", Effect.CHECKS, "Tell what a broker would stop at, drop or cut."),
+        Verb("adopt", Effect.CHECKS, "Tell whether a broker would take over what is written."),
         Verb("recover", Effect.WRITES, "End commits, cut torn ends, mend indexes."),
         Verb("reindex", Effect.WRITES, "Make all indexes again."),
         Verb("retain", Effect.WRITES, "Delete segments by age, size or log start."),

@@ -16,6 +16,7 @@ from spark_segmentlog.testing.builder import (
     v2_batch,
 )
 from spark_segmentlog.testing.system_records import offset_commit
+from tests.support.broker_data import unpack as unpack_log
 from tests.support.store_data import unpack
 
 START_MS: Final = 1_739_260_800_000
@@ -24,7 +25,8 @@ BACKUP: Final = "/backup/kafka"
 TIERED: Final = "/srv/tiered"
 SALVAGED: Final = ("/srv/salvaged", "/srv/rescued")
 SCRATCH: Final = ("/data/kafka-logs", "/data/checkpoint", "/data/restored")
-PATHS: Final = (DATA, BACKUP, TIERED, *SALVAGED, *SCRATCH)
+BROKER: Final = "/srv/kafka"
+PATHS: Final = (BROKER, DATA, BACKUP, TIERED, *SALVAGED, *SCRATCH)
 
 
 def make_logs(root: Path) -> None:
@@ -42,6 +44,12 @@ def make_logs(root: Path) -> None:
     data[-1] ^= 0xFF
     bad.write_bytes(data)
     unpack("local", Path(f"{root}{TIERED}"))
+
+
+def make_broker(root: Path) -> None:
+    """Put the log directories of a broker that was stopped below `root`."""
+    log = unpack_log("kafka-4.3.1", "clean", root / "unpacked")
+    Path(log.log_directories[0]).parent.rename(f"{root}{BROKER}")
 
 
 def _orders(partition: int, first: int, count: int) -> list[bytes]:

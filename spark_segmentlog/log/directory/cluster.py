@@ -57,6 +57,8 @@ class Cluster:
         What was set for this broker, or for all, while they ran; not what their files say.
     siblings : tuple of str
         Log directories of the same broker beside these.
+    directory_ids : tuple of str
+        Of all log directories that the broker registered when it ran last; none where not known.
     """
 
     cluster_id: str
@@ -64,6 +66,7 @@ class Cluster:
     topics: Mapping[str, ClusterTopic] | None = field(default=None)
     broker_settings: Mapping[str, str] = field(default_factory=dict)
     siblings: tuple[str, ...] = ()
+    directory_ids: tuple[str, ...] = ()
 
     def topic_settings(self, topic: str) -> dict[str, str] | None:
         """Tell what is set for a topic, by the topic's names; None where the topic is not known."""
@@ -105,6 +108,7 @@ def read_cluster(log_directories: Sequence[str]) -> Cluster | None:
             **of_brokers.get(ALL_BROKERS, {}),
             **of_brokers.get(str(owner.node_id), {}),
         },
+        directory_ids=(() if metadata is None else metadata.directory_ids.get(owner.node_id, ())),
         siblings=tuple(path for path, other in beside if other.node_id == owner.node_id),
     )
 

@@ -44,6 +44,8 @@ _APPLIED: Final = frozenset(
         "PartitionChangeRecord",
         "ConfigRecord",
         "RemoveTopicRecord",
+        "RegisterBrokerRecord",
+        "BrokerRegistrationChangeRecord",
     )
 )
 
@@ -73,13 +75,15 @@ class ClusterTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterMetadata:
-    """What a metadata log ends with: topics, and what was set for brokers while they ran.
+    """What a metadata log ends with: topics, brokers, and what was set for these while they ran.
 
-    `broker_settings` is by the id of a broker; that of all brokers is empty.
+    `broker_settings` is by the id of a broker; that of all brokers is empty. `directory_ids` has
+    the log directories that each broker registered last, as `meta.properties` spells their ids.
     """
 
     topics: dict[str, ClusterTopic]
     broker_settings: dict[str, dict[str, str]]
+    directory_ids: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
 
 def read_cluster_topics(log_directory: str) -> dict[str, ClusterTopic]:
@@ -135,11 +139,16 @@ class _Image:
         self._ids: dict[str, str] = {}
         self._topics: dict[str, ClusterTopic] = {}
         self._brokers: dict[str, dict[str, str]] = {}
+        self._directory_ids: dict[int, tuple[str, ...]] = {}
         self._transaction: list[bytes] | None = None
 
     def metadata(self) -> ClusterMetadata:
         topics = {name: self._topics[topic_id] for name, topic_id in self._ids.items()}
-        return ClusterMetadata(topics=topics, broker_settings=self._brokers)
+        return ClusterMetadata(
+            topics=topics,
+            broker_settings=self._brokers,
+            directory_ids=self._directory_ids,
+        )
 
     def apply(self, value: bytes) -> None:
         cursor = ByteCursor(value)
@@ -162,6 +171,9 @@ class _Image:
         if name == "TopicRecord":
             self._ids[fields["name"]] = fields["topicId"]
             self._topics[fields["topicId"]] = ClusterTopic(fields["topicId"])
+        elif name in ("RegisterBrokerRecord", "BrokerRegistrationChangeRecord"):
+            if fields.get("logDirs"):
+                self._directory_ids[fields["brokerId"]] = tuple(fields["logDirs"])
         elif name == "ConfigRecord":
             self._configure(fields)
         elif name == "RemoveTopicRecord":

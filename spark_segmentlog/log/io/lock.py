@@ -162,6 +162,27 @@ def locked(
             _table.release(path, held)
 
 
+def is_locked(log_directory: str) -> bool:
+    """Tell whether a broker, or a writer, has a log directory at this moment; nothing is written.
+
+    Where the system cannot tell, that is false: whoever writes finds out.
+    """
+    command = getattr(fcntl, "F_OFD_GETLK", None)
+    path = os.path.join(log_directory, BROKER_LOCK_FILE_NAME)
+    try:
+        descriptor = files.open_plain_file(path)
+    except FileNotFoundError:
+        return False
+    try:
+        if command is None:
+            return False
+        wanted = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind = _FLOCK.unpack(fcntl.fcntl(descriptor, command, wanted))[0]
+        return bool(kind != fcntl.F_UNLCK)
+    finally:
+        files.close(descriptor)
+
+
 def is_of_this_process(process_id: int) -> bool:
     """Tell whether what a process opened is this process's own, or came to it by a fork."""
     return process_id == os.getpid()

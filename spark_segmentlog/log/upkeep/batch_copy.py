@@ -59,7 +59,7 @@ class NewSegments:
         self.size_bytes += len(data)
         self.next_offset = max(self.next_offset, next_offset)
 
-    def takes(self, source_base_offset: int) -> bool:
+    def goes_on_with(self, source_base_offset: int) -> bool:
         """Tell whether batches of a segment go on in the one that was begun last."""
         if not self.base_offsets:
             return False
@@ -158,7 +158,7 @@ def _neighbours(piece: Piece, rows: Int64s) -> Iterator[tuple[HeaderTable, memor
 
 
 def _append(segment: Segment, table: HeaderTable, data: memoryview, target: NewSegments) -> None:
-    if not target.takes(segment.base_offset):
+    if not target.goes_on_with(segment.base_offset):
         target.begin(max(segment.base_offset, target.next_offset))
     while len(table):
         count = target.room_for(table)
