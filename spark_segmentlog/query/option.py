@@ -29,30 +29,39 @@ class Option:
         Documented spelling.
     parse : callable
         From text to value; raises ValueError with the legal values as its text.
-    default : object
-        Value where it is not given.
-    shown_default : str
-        The default as the documentation shows it.
     scopes : tuple of OptionScope
         What takes it.
     meaning : str
         One line.
+    default : object
+        Value where it is not given.
+    shown : str or None
+        The default as the documentation shows it, where that is not the value.
     ignored_in : tuple of OptionScope
         What warns and goes on, as Spark's Kafka source does; all others refuse it.
     """
 
     name: str
     parse: Callable[[str], Any]
-    default: Any
-    shown_default: str
     scopes: tuple[OptionScope, ...]
     meaning: str
+    default: Any = None
+    shown: str | None = None
     ignored_in: tuple[OptionScope, ...] = ()
 
     @property
     def field(self) -> str:
         """Name of the attribute that holds the value, and of the keyword in Python."""
         return snake_case(self.name)
+
+    @property
+    def shown_default(self) -> str:
+        """The default as the documentation shows it."""
+        if self.shown is not None:
+            return self.shown
+        if isinstance(self.default, bool):
+            return str(self.default).lower()
+        return str(self.default or "")
 
     def value(self, text: str) -> Any:
         """Parse a value.

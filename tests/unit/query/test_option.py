@@ -21,7 +21,7 @@ def test_every_option_is_of_some_use_and_has_one_line() -> None:
 
 
 def test_a_bad_value_is_told_with_the_option_and_the_legal_ones() -> None:
-    option = Option("aNumber.ofSome", integer(1), None, "", READS, "a number")
+    option = Option("aNumber.ofSome", integer(1), READS, "a number")
     assert option.value(" 7 ") == 7
     with pytest.raises(OptionValueError, match=r"^option 'aNumber.ofSome' is '0': "):
         option.value("0")

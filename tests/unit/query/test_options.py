@@ -259,7 +259,7 @@ def test_an_added_option_is_parsed_documented_and_a_keyword(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     added = Option(
-        "madeUpRows", integer(1), 5, "5", (OptionScope.BATCH_READ,), "rows that are made up"
+        "madeUpRows", integer(1), (OptionScope.BATCH_READ,), "rows that are made up", default=5
     )
     monkeypatch.setattr(options_module, "OPTIONS", (*OPTIONS, added))
     monkeypatch.setattr(options_module, "ReadOptions", _MoreOptions)
