@@ -281,7 +281,7 @@ def _follow(
     watch = LogWatch(paths, skip_corrupt=True)
     try:
         while not printer.is_done:
-            for topic_partition, log in watch.look().items():
+            for topic_partition, log in watch.refresh().items():
                 if not topics or topic_partition.topic in topics:
                     printer.print_all(while_it_is_there(log, follower.news(log)))
                 if printer.is_done:

@@ -186,7 +186,7 @@ def _rich_table(
 
 def _print_aligned(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> None:
     lines = [[column.heading for column in columns], *cells]
-    widths = [max(len(line[slot]) for line in lines) for slot in range(len(columns))]
+    widths = [max(len(line[number]) for line in lines) for number in range(len(columns))]
     for line in lines:
         padded = (
             cell.rjust(width) if column.is_right else cell.ljust(width)

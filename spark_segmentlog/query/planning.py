@@ -283,18 +283,18 @@ def cut_at_index(
     # The piece after entry i - 1 begins at or above low[i]; entry i - 1 ends at or below high[i].
     low = np.concatenate([[0], positions])
     high = np.append(positions, size_bytes)
-    slot = int(np.searchsorted(last_offsets, offset_range.start_offset, side="left"))
+    number = int(np.searchsorted(last_offsets, offset_range.start_offset, side="left"))
     last = int(np.searchsorted(last_offsets, offset_range.end_offset - 1, side="left"))
     end = min(last + 1, len(positions))
     borders, weights = [offset_range.start_offset], []
-    while slot < last and high[end] - low[slot] > max_bytes:
-        reach = int(np.searchsorted(high, low[slot] + max_bytes, side="right")) - 1
-        cut = min(max(reach, slot + 1), last)
+    while number < last and high[end] - low[number] > max_bytes:
+        reach = int(np.searchsorted(high, low[number] + max_bytes, side="right")) - 1
+        cut = min(max(reach, number + 1), last)
         borders.append(int(last_offsets[cut - 1]) + 1)
-        weights.append(int(high[cut] - low[slot]))
-        slot = cut
+        weights.append(int(high[cut] - low[number]))
+        number = cut
     borders.append(offset_range.end_offset)
-    weights.append(max(int(high[end] - low[slot]), 0))
+    weights.append(max(int(high[end] - low[number]), 0))
     return [
         PlannedRange(replace(offset_range, start_offset=first, end_offset=after), weight)
         for (first, after), weight in zip(pairwise(borders), weights, strict=True)

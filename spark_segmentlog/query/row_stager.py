@@ -24,7 +24,7 @@ from spark_segmentlog.query.write_options import WriteOptions
 from spark_segmentlog.record.write.encoder import RecordBatchEncoder
 from spark_segmentlog.record.write.partitioner import NullKeyBalance, assign_partitions
 
-_NO_SLOT = -1
+_NO_INDEX = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,9 @@ class RowStager:
         row_count = arrow_batch.num_rows
         if row_count == 0:
             return
-        self._staging.write(self._plan.columns.to_encode(arrow_batch), self._slots(arrow_batch))
+        self._staging.write(
+            self._plan.columns.to_encode(arrow_batch), self._partition_indexes(arrow_batch)
+        )
         self._first_row += row_count
         if self._flushes.note_rows(row_count):
             self._staging.flush()
@@ -96,15 +98,17 @@ class RowStager:
         """Remove what was staged."""
         self._staging.abort()
 
-    def _slots(self, arrow_batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
-        slots = np.empty(arrow_batch.num_rows, np.int64)
+    def _partition_indexes(self, arrow_batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        partition_indexes = np.empty(arrow_batch.num_rows, np.int64)
         for topic, rows in self._rows_by_topic(arrow_batch):
             topic_rows = self._topics.get(topic)
             if topic_rows is None:
                 topic_rows = _TopicRows(topic, self._plan, self._staging, self._task_id)
                 self._topics[topic] = topic_rows
-            slots[rows] = topic_rows.slots(arrow_batch, rows, self._first_row)
-        return slots
+            partition_indexes[rows] = topic_rows.partition_indexes(
+                arrow_batch, rows, self._first_row
+            )
+        return partition_indexes
 
     def _rows_by_topic(
         self, arrow_batch: pa.RecordBatch
@@ -140,7 +144,7 @@ class RowStager:
 
 
 class _TopicRows:
-    """One topic's share of a task: which partitions it has, and by which slots they are staged."""
+    """One topic's share of a task: which partitions it has, and their staged numbers."""
 
     def __init__(self, topic: str, plan: WritePlan, staging: StagingWriter, task_id: int) -> None:
         self._topic = topic
@@ -150,33 +154,39 @@ class _TopicRows:
         self._partition_count = plan.layout.partition_count(topic)
         self._balance = NullKeyBalance(self._partition_count, start=task_id)
         self._named_limit = plan.layout.named_partition_limit(topic)
-        self._slots = np.full(self._partition_count, _NO_SLOT, np.int64)
+        self._partition_indexes = np.full(self._partition_count, _NO_INDEX, np.int64)
 
-    def slots(
+    def partition_indexes(
         self, arrow_batch: pa.RecordBatch, rows: npt.NDArray[np.int64], first_row: int
     ) -> npt.NDArray[np.int64]:
-        """Choose partitions for some rows of a batch, and give the slots of those."""
-        explicit = _take(arrow_batch, self._columns.partition, rows)
+        """Choose partitions for some rows of a batch, and give the numbers of those."""
+        explicit = _rows_of(arrow_batch, self._columns.partition, rows)
         if explicit is not None:
             self._check_explicit(explicit, rows + first_row)
-        if explicit is None and self._partition_count == 1 and self._slots[0] != _NO_SLOT:
-            return np.full(len(rows), self._slots[0])
+        if (
+            explicit is None
+            and self._partition_count == 1
+            and self._partition_indexes[0] != _NO_INDEX
+        ):
+            return np.full(len(rows), self._partition_indexes[0])
         partitions = assign_partitions(
-            _take(arrow_batch, self._columns.key, rows),
+            _rows_of(arrow_batch, self._columns.key, rows),
             explicit,
             self._partition_count,
             self._balance,
             row_count=len(rows),
             named_limit=self._named_limit,
         )
-        missing = int(partitions.max()) + 1 - len(self._slots)
+        missing = int(partitions.max()) + 1 - len(self._partition_indexes)
         if missing > 0:
-            self._slots = np.pad(self._slots, (0, missing), constant_values=_NO_SLOT)
-        slots = self._slots[partitions]
-        if (slots == _NO_SLOT).any():
+            self._partition_indexes = np.pad(
+                self._partition_indexes, (0, missing), constant_values=_NO_INDEX
+            )
+        partition_indexes = self._partition_indexes[partitions]
+        if (partition_indexes == _NO_INDEX).any():
             self._open_slots(partitions, rows + first_row)
-            slots = self._slots[partitions]
-        return slots
+            partition_indexes = self._partition_indexes[partitions]
+        return partition_indexes
 
     def _check_explicit(self, explicit: pa.Array, rows: npt.NDArray[np.int64]) -> None:
         wanted = explicit.fill_null(0).to_numpy(zero_copy_only=False)
@@ -192,14 +202,14 @@ class _TopicRows:
     def _open_slots(self, partitions: npt.NDArray[np.int32], rows: npt.NDArray[np.int64]) -> None:
         used, first_places = np.unique(partitions, return_index=True)
         for partition, place in zip(used.tolist(), first_places.tolist(), strict=True):
-            if self._slots[partition] != _NO_SLOT:
+            if self._partition_indexes[partition] != _NO_INDEX:
                 continue
             topic_partition = TopicPartition(self._topic, partition)
             try:
                 directory = self._layout.directory_of(topic_partition)
             except UnknownTopicOrPartitionError as error:
                 raise InvalidRowError(f"column partition, row {rows[place]}: {error}") from error
-            self._slots[partition] = self._staging.index_of(topic_partition, directory)
+            self._partition_indexes[partition] = self._staging.index_of(topic_partition, directory)
 
 
 class _Flushes:
@@ -236,7 +246,7 @@ def _make_encoder(options: WriteOptions) -> RecordBatchEncoder:
     )
 
 
-def _take(
+def _rows_of(
     arrow_batch: pa.RecordBatch, place: int | None, rows: npt.NDArray[np.int64]
 ) -> pa.Array | None:
     """Pick rows of a column, all or some, in the order given."""

@@ -198,7 +198,7 @@ class StreamPlanner:
 
     def _find_initial(self) -> Offsets:
         options = self._options
-        found = self._watch.look()
+        found = self._watch.refresh()
         chosen = planning.choose_partitions(options.selection, found, _named(found))
         logs = {topic_partition: found[topic_partition] for topic_partition in chosen}
         kafka_offsets.check_assigned(options.starting, logs, position="start")
@@ -222,7 +222,7 @@ class StreamPlanner:
         return logs, views
 
     def _look_once(self) -> tuple[Logs, dict[TopicPartition, PartitionView]]:
-        found = self._watch.look()
+        found = self._watch.refresh()
         logs = {topic_partition: found[topic_partition] for topic_partition in self._choose(found)}
         return logs, {
             topic_partition: self._view(topic_partition, log)

@@ -86,14 +86,14 @@ class _Translator:
         return "".join(pieces)
 
     def _piece(self) -> str:
-        if self._take(r"\Q"):
+        if self._accept(r"\Q"):
             return re.escape(self._quoted())
-        if self._take("\\"):
+        if self._accept("\\"):
             return self._escape()
-        if self._take("["):
+        if self._accept("["):
             negated, members = self._class()
             return _written(members, negated=negated)
-        if self._take("(?<"):
+        if self._accept("(?<"):
             return "(?<" if self._ahead("=", "!") else "(?P<"
         if self._ahead("(?P", "(?(", "(?#"):
             raise ValueError(f"Java has no group that starts with {self._ahead_text(3)!r}")
@@ -102,11 +102,11 @@ class _Translator:
     def _escape(self) -> str:
         if self._ahead(*_ANCHORS):
             return _ANCHORS[self._next()]
-        if self._take("k<"):
+        if self._accept("k<"):
             return f"(?P={self._until('>')})"
         if self._pattern[self._position : self._position + 1].isdigit() and not self._ahead("0"):
             return "\\" + self._next()
-        if self._take("R"):
+        if self._accept("R"):
             return r"(?:\r\n|[\n\x0b\f\r])"
         return _written(self._escaped_members())
 
@@ -137,12 +137,12 @@ class _Translator:
         return char
 
     def _hexadecimal(self, digits: int) -> int:
-        if self._take("{"):
+        if self._accept("{"):
             return int(self._until("}"), 16)
         return int(self._match(rf"[0-9a-fA-F]{{{digits}}}", f"{digits} hexadecimal digits"), 16)
 
     def _named_members(self) -> frozenset[str]:
-        name = self._until("}") if self._take("{") else self._next()
+        name = self._until("}") if self._accept("{") else self._next()
         key = re.sub(
             r"^(?:is|in|script=|general_category=|gc=|sc=)(?=l|n|p|latin)", "", name.lower()
         )
@@ -153,14 +153,14 @@ class _Translator:
 
     def _class(self) -> tuple[bool, frozenset[str]]:
         """Read the class after ``[``: whether it is negated, and the characters it names."""
-        negated = self._take("^")
+        negated = self._accept("^")
         members: frozenset[str] = frozenset()
         operand: set[str] = set()
         intersected = False
         first = True
-        while first or not self._take("]"):
+        while first or not self._accept("]"):
             first = False
-            if self._take("&&"):
+            if self._accept("&&"):
                 members = (members & operand) if intersected else frozenset(operand)
                 operand, intersected = set(), True
             else:
@@ -168,22 +168,22 @@ class _Translator:
         return negated, (members & operand) if intersected else frozenset(operand)
 
     def _class_item(self) -> frozenset[str]:
-        if self._take("["):
+        if self._accept("["):
             negated, members = self._class()
             return _ASCII - members if negated else members
-        if self._take(r"\Q"):
+        if self._accept(r"\Q"):
             return frozenset(self._quoted())
         members = self._class_member()
         if len(members) != 1 or not self._ahead("-") or self._ahead("-]", "-[", "-&&"):
             return members
-        self._take("-")
+        self._accept("-")
         low, high = ord(next(iter(members))), ord(next(iter(self._class_member())))
         if high < low:
             raise ValueError(f"range {chr(low)}-{chr(high)} runs backwards")
         return frozenset(map(chr, range(low, high + 1)))
 
     def _class_member(self) -> frozenset[str]:
-        return self._escaped_members() if self._take("\\") else frozenset(self._next())
+        return self._escaped_members() if self._accept("\\") else frozenset(self._next())
 
     def _quoted(self) -> str:
         end = self._pattern.find(r"\E", self._position)
@@ -197,7 +197,7 @@ class _Translator:
         self._position += 1
         return self._pattern[self._position - 1]
 
-    def _take(self, text: str) -> bool:
+    def _accept(self, text: str) -> bool:
         found = self._pattern.startswith(text, self._position)
         self._position += len(text) if found else 0
         return found

@@ -115,7 +115,7 @@ class LogWatch:
         self._memories: dict[str, _WalkMemory] = {}
         self._log_directories: set[str] = set()
 
-    def look(self) -> dict[TopicPartition, WatchedPartitionLog]:
+    def refresh(self) -> dict[TopicPartition, WatchedPartitionLog]:
         """List the partitions as they are now, all as of one commit; sorted.
 
         Raises

@@ -123,11 +123,11 @@ class AppendedEntries:
 
     offset_entries: npt.NDArray[np.void]
     time_entries: npt.NDArray[np.void]
-    tail: SegmentEnd
+    segment_end: SegmentEnd
 
 
 def must_roll(
-    tail: SegmentEnd,
+    segment_end: SegmentEnd,
     config: SegmentConfig,
     *,
     size_bytes: int,
@@ -140,7 +140,7 @@ def must_roll(
 
     Parameters
     ----------
-    tail : SegmentEnd
+    segment_end : SegmentEnd
     config : SegmentConfig
     size_bytes, last_offset, largest_timestamp : int
         Of what is about to be appended.
@@ -149,72 +149,74 @@ def must_roll(
     index_entries : int
         Entries that an append of many batches may add; a broker appends first, then looks.
     """
-    if tail.size_bytes == 0:
-        return last_offset - tail.base_offset > MAX_RELATIVE_OFFSET
+    if segment_end.size_bytes == 0:
+        return last_offset - segment_end.base_offset > MAX_RELATIVE_OFFSET
     return (
-        tail.size_bytes > config.segment_bytes - size_bytes
-        or tail.size_bytes > MAX_SEGMENT_BYTES - size_bytes
-        or _waited_ms(tail, largest_timestamp, now_ms) > config.segment_ms
-        or tail.offset_entries + index_entries >= config.max_offset_entries
-        or tail.time_entries + index_entries >= config.max_time_entries
-        or last_offset - tail.base_offset > MAX_RELATIVE_OFFSET
+        segment_end.size_bytes > config.segment_bytes - size_bytes
+        or segment_end.size_bytes > MAX_SEGMENT_BYTES - size_bytes
+        or _waited_ms(segment_end, largest_timestamp, now_ms) > config.segment_ms
+        or segment_end.offset_entries + index_entries >= config.max_offset_entries
+        or segment_end.time_entries + index_entries >= config.max_time_entries
+        or last_offset - segment_end.base_offset > MAX_RELATIVE_OFFSET
     )
 
 
-def _waited_ms(tail: SegmentEnd, largest_timestamp: int, now_ms: int) -> int:
-    if tail.rolling_timestamp >= 0:
-        return largest_timestamp - tail.rolling_timestamp
-    return now_ms - tail.created_ms
+def _waited_ms(segment_end: SegmentEnd, largest_timestamp: int, now_ms: int) -> int:
+    if segment_end.rolling_timestamp >= 0:
+        return largest_timestamp - segment_end.rolling_timestamp
+    return now_ms - segment_end.created_ms
 
 
 def append_batches(
-    tail: SegmentEnd, batches: BatchExtents, *, index_interval_bytes: int
+    segment_end: SegmentEnd, batches: BatchExtents, *, index_interval_bytes: int
 ) -> AppendedEntries:
     """Work out what batches add to a segment's indexes, and its end after them."""
     if len(batches) == 0:
-        return AppendedEntries(_offset_entries(0), _time_entries(0), tail)
-    ends = tail.size_bytes + np.cumsum(batches.sizes_bytes)
+        return AppendedEntries(_offset_entries(0), _time_entries(0), segment_end)
+    ends = segment_end.size_bytes + np.cumsum(batches.sizes_bytes)
     positions = ends - batches.sizes_bytes
-    indexed = _indexed_batches(positions, tail.last_index_position, index_interval_bytes)
-    maxima, offsets_of_maxima = _running_maxima(tail, batches)
+    indexed = _indexed_batches(positions, segment_end.last_index_position, index_interval_bytes)
+    maxima, offsets_of_maxima = _running_maxima(segment_end, batches)
     offset_entries = _offset_entries(len(indexed))
-    offset_entries["relative_offset"] = batches.last_offsets[indexed] - tail.base_offset
+    offset_entries["relative_offset"] = batches.last_offsets[indexed] - segment_end.base_offset
     offset_entries["position"] = positions[indexed]
     candidates = maxima[indexed]
-    before = np.concatenate([[tail.last_time_entry], candidates[:-1]])
+    before = np.concatenate([[segment_end.last_time_entry], candidates[:-1]])
     larger = indexed[candidates > before[: len(candidates)]]
     time_entries = _time_entries(len(larger))
     time_entries["timestamp"] = maxima[larger]
-    time_entries["relative_offset"] = offsets_of_maxima[larger] - tail.base_offset
+    time_entries["relative_offset"] = offsets_of_maxima[larger] - segment_end.base_offset
     return AppendedEntries(
         offset_entries,
         time_entries,
         replace(
-            tail,
+            segment_end,
             next_offset=int(batches.last_offsets[-1]) + 1,
             size_bytes=int(ends[-1]),
             rolling_timestamp=(
-                int(batches.max_timestamps[0]) if tail.size_bytes == 0 else tail.rolling_timestamp
+                int(batches.max_timestamps[0])
+                if segment_end.size_bytes == 0
+                else segment_end.rolling_timestamp
             ),
             largest_timestamp=int(maxima[-1]),
             offset_of_largest_timestamp=int(offsets_of_maxima[-1]),
-            offset_entries=tail.offset_entries + len(indexed),
-            time_entries=tail.time_entries + len(larger),
+            offset_entries=segment_end.offset_entries + len(indexed),
+            time_entries=segment_end.time_entries + len(larger),
             last_index_position=(
-                int(positions[indexed[-1]]) if len(indexed) else tail.last_index_position
+                int(positions[indexed[-1]]) if len(indexed) else segment_end.last_index_position
             ),
-            last_time_entry=int(maxima[larger[-1]]) if len(larger) else tail.last_time_entry,
+            last_time_entry=int(maxima[larger[-1]]) if len(larger) else segment_end.last_time_entry,
         ),
     )
 
 
-def final_time_entry(tail: SegmentEnd) -> npt.NDArray[np.void]:
+def final_time_entry(segment_end: SegmentEnd) -> npt.NDArray[np.void]:
     """Give the entry that closes the time index: the largest timestamp, if it is not in it yet."""
-    if tail.largest_timestamp <= tail.last_time_entry:
+    if segment_end.largest_timestamp <= segment_end.last_time_entry:
         return _time_entries(0)
     entry = _time_entries(1)
-    entry["timestamp"] = tail.largest_timestamp
-    entry["relative_offset"] = tail.offset_of_largest_timestamp - tail.base_offset
+    entry["timestamp"] = segment_end.largest_timestamp
+    entry["relative_offset"] = segment_end.offset_of_largest_timestamp - segment_end.base_offset
     return entry
 
 
@@ -231,13 +233,13 @@ def _indexed_batches(
 
 
 def _running_maxima(
-    tail: SegmentEnd, batches: BatchExtents
+    segment_end: SegmentEnd, batches: BatchExtents
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    with_tail = np.concatenate([[tail.largest_timestamp], batches.max_timestamps])
-    maxima = np.maximum.accumulate(with_tail)
+    with_earlier = np.concatenate([[segment_end.largest_timestamp], batches.max_timestamps])
+    maxima = np.maximum.accumulate(with_earlier)
     rose = maxima[1:] > maxima[:-1]
     last_rise = np.maximum.accumulate(np.where(rose, np.arange(1, len(maxima)), 0))
-    offsets = np.concatenate([[tail.offset_of_largest_timestamp], batches.last_offsets])
+    offsets = np.concatenate([[segment_end.offset_of_largest_timestamp], batches.last_offsets])
     return maxima[1:], offsets[last_rise]
 
 

@@ -256,7 +256,7 @@ class TransactionOutcomes:
         if position < self._position:
             first = int(np.searchsorted(table.position, self._position))
             table = table.between(first, len(table))
-        self._take(replace(piece, table=table), segment)
+        self._apply(replace(piece, table=table), segment)
         self._position = _end_of(table)
 
     def _look_ahead(self, segment: Segment, piece: Piece) -> None:
@@ -273,7 +273,7 @@ class TransactionOutcomes:
                 FIRST_LOOK_AHEAD_BYTES,
             )
             for ahead, position in walk.pieces(self._position):
-                self._take(ahead, current)
+                self._apply(ahead, current)
                 self._position = position
                 if self._is_decided(segment, piece):
                     return
@@ -283,7 +283,7 @@ class TransactionOutcomes:
                 return
             self._segment, self._position = later[0], 0
 
-    def _take(self, piece: Piece, segment: Segment) -> None:
+    def _apply(self, piece: Piece, segment: Segment) -> None:
         self._note(self._tracker.follow(piece, segment.log_path, self._from_offset))
 
     def _note(self, aborted: Int64s) -> None:

@@ -75,12 +75,12 @@ class CleanedGroup:
     @property
     def base_offsets(self) -> list[int]:
         """Of its segments, ascending."""
-        return [segment.tail.base_offset for segment in self._segments]
+        return [segment.segment_end.base_offset for segment in self._segments]
 
     @property
     def size_bytes(self) -> int:
         """Bytes of its logs."""
-        return sum(segment.tail.size_bytes for segment in self._segments)
+        return sum(segment.segment_end.size_bytes for segment in self._segments)
 
     def append(self, chunk: CleanedChunk, index_interval_bytes: int) -> None:
         """Append batches, to a new segment where they do not fit."""
@@ -111,7 +111,7 @@ class CleanedGroup:
             holders = [
                 segment
                 for segment in self._segments
-                if segment.tail.base_offset <= transaction.last_offset
+                if segment.segment_end.base_offset <= transaction.last_offset
             ]
             holders[-1].aborted.append(transaction)
 
@@ -129,7 +129,9 @@ class CleanedGroup:
         """Remove the files again."""
         for segment in self._segments:
             for kind in reversed(segment_suffixes()):
-                path = segment_path(self._directory, segment.tail.base_offset, kind, CLEANED_SUFFIX)
+                path = segment_path(
+                    self._directory, segment.segment_end.base_offset, kind, CLEANED_SUFFIX
+                )
                 files.unlink(path, missing_ok=True)
 
 
@@ -138,7 +140,7 @@ class CleanedSegment:
 
     def __init__(self, directory: str, base_offset: int) -> None:
         self._directory = directory
-        self.tail = SegmentEnd.empty(base_offset, created_ms=0)
+        self.segment_end = SegmentEnd.empty(base_offset, created_ms=0)
         self.aborted: list[AbortedTransaction] = []
         self._offset_entries: list[bytes] = []
         self._time_entries: list[bytes] = []
@@ -149,19 +151,19 @@ class CleanedSegment:
 
     def count_fitting(self, last_offsets: Int64s, ends: Int64s) -> int:
         """Count the batches that fit after what is there; `ends` counts from its end."""
-        fits = (last_offsets - self.tail.base_offset <= MAX_RELATIVE_OFFSET) & (
-            self.tail.size_bytes + ends <= MAX_SEGMENT_BYTES
+        fits = (last_offsets - self.segment_end.base_offset <= MAX_RELATIVE_OFFSET) & (
+            self.segment_end.size_bytes + ends <= MAX_SEGMENT_BYTES
         )
         return len(fits) if fits.all() else int(np.argmin(fits))
 
     def append(self, data: memoryview, extents: BatchExtents, index_interval_bytes: int) -> None:
         """Write batches after those that are there."""
         assert self._descriptor is not None
-        files.write_all(self._descriptor, data, self.tail.size_bytes)
-        added = append_batches(self.tail, extents, index_interval_bytes=index_interval_bytes)
+        files.write_all(self._descriptor, data, self.segment_end.size_bytes)
+        added = append_batches(self.segment_end, extents, index_interval_bytes=index_interval_bytes)
         self._offset_entries.append(added.offset_entries.tobytes())
         self._time_entries.append(added.time_entries.tobytes())
-        self.tail = added.tail
+        self.segment_end = added.segment_end
 
     def finish(self, modified_ns: int) -> None:
         """Complete the indexes, sync all files."""
@@ -169,7 +171,7 @@ class CleanedSegment:
         files.fsync(self._descriptor)
         self.close()
         files.set_modified_time(self._path(LOG_SUFFIX), modified_ns)
-        self._time_entries.append(final_time_entry(self.tail).tobytes())
+        self._time_entries.append(final_time_entry(self.segment_end).tobytes())
         self._write(OFFSET_INDEX_SUFFIX, b"".join(self._offset_entries))
         self._write(TIME_INDEX_SUFFIX, b"".join(self._time_entries))
         if self.aborted:
@@ -190,7 +192,7 @@ class CleanedSegment:
             files.close(descriptor)
 
     def _path(self, kind: str) -> str:
-        return segment_path(self._directory, self.tail.base_offset, kind, CLEANED_SUFFIX)
+        return segment_path(self._directory, self.segment_end.base_offset, kind, CLEANED_SUFFIX)
 
 
 class MeasuredSegment(CleanedSegment):
@@ -201,6 +203,6 @@ class MeasuredSegment(CleanedSegment):
 
     def append(self, data: memoryview, extents: BatchExtents, index_interval_bytes: int) -> None:
         """Count batches."""
-        self.tail = append_batches(
-            self.tail, extents, index_interval_bytes=index_interval_bytes
-        ).tail
+        self.segment_end = append_batches(
+            self.segment_end, extents, index_interval_bytes=index_interval_bytes
+        ).segment_end

@@ -26,10 +26,10 @@ from spark_segmentlog.log.upkeep.kept_transactions import TransactionTracker
 from spark_segmentlog.log.upkeep.log_to_clean import LogToClean, read_cleaner_offsets
 from spark_segmentlog.log.upkeep.partitions import (
     OwnedPartition,
-    announce_change,
     finish_earlier_pass,
     list_partitions,
     locked_partitions,
+    raise_commit_counter,
     wait_and_sweep,
     write_offset,
 )
@@ -318,13 +318,13 @@ class _PartitionCompactor:
         if len(group) == 1 and not cleaned.has_changed and len(cleaned.base_offsets) == 1:
             cleaned.discard()
             return
-        announce_change(self._owned.log_directory)
+        raise_commit_counter(self._owned.log_directory)
         replace_segments(
             self._owned.directory,
             new_base_offsets=cleaned.base_offsets,
             old_base_offsets=[segment.base_offset for segment in group],
         )
-        announce_change(self._owned.log_directory)
+        raise_commit_counter(self._owned.log_directory)
 
     def _add_counts(self, counts: CleaningCounts) -> None:
         total = self._counts

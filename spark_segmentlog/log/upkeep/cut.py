@@ -17,7 +17,7 @@ from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.segment.walk_options import QUIET
 from spark_segmentlog.log.upkeep.cleaned_segment import CleanedSegment
-from spark_segmentlog.log.upkeep.partitions import announce_change
+from spark_segmentlog.log.upkeep.partitions import raise_commit_counter
 from spark_segmentlog.log.upkeep.segment_survey import SegmentSurvey
 from spark_segmentlog.log.upkeep.swap import (
     mark_segment_deleted,
@@ -99,9 +99,9 @@ def cut_out(
     files.unlink(os.path.join(segment.directory, TAIL_FILE_NAME), missing_ok=True)
     files.fsync_directory(segment.directory)
     log_directory = os.path.dirname(segment.directory)
-    announce_change(log_directory)
+    raise_commit_counter(log_directory)
     base_offsets = [segment.base_offset]
     replace_segments(
         segment.directory, new_base_offsets=base_offsets, old_base_offsets=base_offsets
     )
-    announce_change(log_directory)
+    raise_commit_counter(log_directory)

@@ -283,7 +283,7 @@ def write_offset(
     files.fsync_directory(owned.log_directory)
 
 
-def announce_change(log_directory: str) -> None:
+def raise_commit_counter(log_directory: str) -> None:
     """Raise the counter that readers compare before and after they list the directory."""
     versions = read_versions(log_directory)
     path = os.path.join(log_directory, VERSIONS_FILE_NAME)

@@ -276,7 +276,7 @@ class _Selection:
 
     def _take_below_start(self) -> None:
         while len(self._left) > 1 and self._left[1].base_offset <= self._log_start_offset:
-            self._take(Reason.LOG_START_OFFSET)
+            self._doom(Reason.LOG_START_OFFSET)
 
     def _take_by_size(self) -> None:
         if self._config.retention_bytes < 0:
@@ -284,7 +284,7 @@ class _Selection:
         excess = sum(segment.size_bytes for segment in self._left) - self._config.retention_bytes
         while self._may_take_first() and excess - self._left[0].size_bytes >= 0:
             excess -= self._left[0].size_bytes
-            self._take(Reason.SIZE)
+            self._doom(Reason.SIZE)
 
     def _take_by_age(self) -> None:
         if self._config.retention_ms < 0:
@@ -297,7 +297,7 @@ class _Selection:
                 self._left[0].base_offset,
             )
         while self._may_take_first() and self._age_of_first_ms() > self._config.retention_ms:
-            self._take(Reason.AGE)
+            self._doom(Reason.AGE)
 
     def _may_take_first(self) -> bool:
         """Tell whether the oldest may go: not an empty last one, none above the watermark."""
@@ -312,7 +312,7 @@ class _Selection:
             return self._left[1].base_offset
         return self._segment(self._left[0]).next_offset(buffer=self._buffer)
 
-    def _take(self, reason: Reason) -> None:
+    def _doom(self, reason: Reason) -> None:
         segment = self._left.pop(0)
         self._doomed.append(
             DeletedSegment(

@@ -191,12 +191,12 @@ def absent_append_state(log_directory: str, topic_partition: TopicPartition) -> 
     )
 
 
-def write_tail_file(directory: str, tail: SegmentEnd, *, durable: bool = False) -> None:
+def write_tail_file(directory: str, segment_end: SegmentEnd, *, durable: bool = False) -> None:
     """Leave behind where a segment ends, for the next writer: see the module's text."""
-    index_crc, time_index_crc = _index_checksums(directory, tail)
+    index_crc, time_index_crc = _index_checksums(directory, segment_end)
     fields = {
         "format": FORMAT_VERSION,
-        "tail": asdict(tail),
+        "tail": asdict(segment_end),
         "index_crc": index_crc,
         "time_index_crc": time_index_crc,
     }
@@ -211,7 +211,7 @@ def last_written_base_offset(directory: str) -> int | None:
     What lies before it was closed and synced, or looked at, by then. None where nobody says.
     """
     remembered = _read_tail_file(directory)
-    return None if remembered is None else remembered.tail.base_offset
+    return None if remembered is None else remembered.segment_end.base_offset
 
 
 def _read_last_segment(
@@ -222,7 +222,7 @@ def _read_last_segment(
         return empty, empty
     remembered = _read_tail_file(last.directory)
     if remembered is not None and _fits(last, remembered):
-        return remembered.tail, remembered.tail
+        return remembered.segment_end, remembered.segment_end
     indexed = _indexed_end(last, empty) if state.is_clean else empty
     flushed_bytes = _flushed_bytes(state, last, remembered)
     walked = _walk_to_end(last, indexed.size_bytes, flushed_bytes)
@@ -231,7 +231,7 @@ def _read_last_segment(
         indexed = empty
         walked = _walk_to_end(last, 0, flushed_bytes)
     added = append_batches(indexed, walked, index_interval_bytes=index_interval_bytes)
-    return added.tail, indexed
+    return added.segment_end, indexed
 
 
 # What the last writer left behind
@@ -239,7 +239,7 @@ def _read_last_segment(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RememberedEnd:
-    tail: SegmentEnd
+    segment_end: SegmentEnd
     index_checksums: tuple[int, int]
 
 
@@ -255,7 +255,7 @@ def _read_tail_file(directory: str) -> _RememberedEnd | None:
         if fields["format"] != FORMAT_VERSION or set(map(type, fields["tail"].values())) != {int}:
             return None
         return _RememberedEnd(
-            tail=SegmentEnd(**fields["tail"]),
+            segment_end=SegmentEnd(**fields["tail"]),
             index_checksums=(fields["index_crc"], fields["time_index_crc"]),
         )
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
@@ -264,11 +264,11 @@ def _read_tail_file(directory: str) -> _RememberedEnd | None:
 
 
 def _fits(last: Segment, remembered: _RememberedEnd) -> bool:
-    tail = remembered.tail
+    segment_end = remembered.segment_end
     return (
-        tail.base_offset == last.base_offset
-        and tail.size_bytes == last.size_bytes()
-        and remembered.index_checksums == _index_checksums(last.directory, tail)
+        segment_end.base_offset == last.base_offset
+        and segment_end.size_bytes == last.size_bytes()
+        and remembered.index_checksums == _index_checksums(last.directory, segment_end)
     )
 
 
@@ -281,17 +281,25 @@ def _flushed_bytes(
     ends the log, whatever the power left after it. In a broker's directory it may have been the
     broker that wrote it.
     """
-    if remembered is None or state.is_clean or remembered.tail.base_offset > last.base_offset:
+    if (
+        remembered is None
+        or state.is_clean
+        or remembered.segment_end.base_offset > last.base_offset
+    ):
         return None
     if os.path.exists(os.path.join(state.path, META_PROPERTIES)):
         return None
-    return remembered.tail.size_bytes if remembered.tail.base_offset == last.base_offset else 0
+    return (
+        remembered.segment_end.size_bytes
+        if remembered.segment_end.base_offset == last.base_offset
+        else 0
+    )
 
 
-def _index_checksums(directory: str, tail: SegmentEnd) -> tuple[int, int]:
+def _index_checksums(directory: str, segment_end: SegmentEnd) -> tuple[int, int]:
     """Give the checksums of the indexes; -1 for one that is missing."""
     index, times = (
-        os.path.join(directory, segment_file_name(tail.base_offset, suffix))
+        os.path.join(directory, segment_file_name(segment_end.base_offset, suffix))
         for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
     )
     return _file_checksum(index), _file_checksum(times)

@@ -58,24 +58,26 @@ class PartitionAppender:
 
     Parameters
     ----------
-    tail : AppendState
+    append_state : AppendState
         From `read_append_state`.
     config : SegmentConfig
     flush_config : FlushConfig
     """
 
-    def __init__(self, tail: AppendState, config: SegmentConfig, flush_config: FlushConfig) -> None:
-        self.topic_partition = tail.topic_partition
-        self._directory = tail.directory
+    def __init__(
+        self, append_state: AppendState, config: SegmentConfig, flush_config: FlushConfig
+    ) -> None:
+        self.topic_partition = append_state.topic_partition
+        self._directory = append_state.directory
         self._config = config
         self._flush_config = flush_config
         self._lock = threading.RLock()
-        self._leader_epoch = tail.leader_epoch
+        self._leader_epoch = append_state.leader_epoch
         self._unflushed_records = 0
         self._flushed_at = time.monotonic()
         self._has_new_names = False
         self._failure: Exception | None = None
-        self._segment = self._recover(tail)
+        self._segment = self._recover(append_state)
         self._files = _SegmentFiles.open(self._directory, self._segment.base_offset)
         self._closed: list[_SegmentFiles] = []
         write_tail_file(self._directory, self._segment, durable=True)
@@ -168,24 +170,24 @@ class PartitionAppender:
                 f"{self._config.segment_bytes}"
             )
 
-    def _recover(self, tail: AppendState) -> SegmentEnd:
+    def _recover(self, append_state: AppendState) -> SegmentEnd:
         """Cut off a torn tail and complete the indexes of what is there; make what is missing."""
-        if not tail.epochs_are_kept:
+        if not append_state.epochs_are_kept:
             path = os.path.join(self._directory, LEADER_EPOCH_CHECKPOINT)
-            files.write_atomically(path, format_leader_epochs(tail.leader_epochs))
+            files.write_atomically(path, format_leader_epochs(append_state.leader_epochs))
             self._has_new_names = True
-        if tail.file_bytes < 0:
+        if append_state.file_bytes < 0:
             self._has_new_names = True
-            return SegmentEnd.empty(tail.log_end_offset, created_ms=now_ms())
-        if tail.file_bytes > tail.segment.size_bytes:
-            _cut(self._directory, tail.segment)
-        if tail.indexed.size_bytes == tail.segment.size_bytes > 0:
-            return tail.segment
+            return SegmentEnd.empty(append_state.log_end_offset, created_ms=now_ms())
+        if append_state.file_bytes > append_state.segment.size_bytes:
+            _cut(self._directory, append_state.segment)
+        if append_state.indexed.size_bytes == append_state.segment.size_bytes > 0:
+            return append_state.segment
         return complete_indexes(
-            tail.topic_partition,
-            tail.directory,
-            tail.indexed,
-            bytes_after=tail.segment.size_bytes,
+            append_state.topic_partition,
+            append_state.directory,
+            append_state.indexed,
+            bytes_after=append_state.segment.size_bytes,
             index_interval_bytes=self._config.index_interval_bytes,
             durable=False,
         )
@@ -209,7 +211,7 @@ class PartitionAppender:
             interval = self._config.index_interval_bytes
             added = append_batches(self._segment, batch, index_interval_bytes=interval)
             self._files.append(view[position : position + size_bytes], self._segment, added)
-            self._segment = added.tail
+            self._segment = added.segment_end
 
     def _is_full_for(self, batch: BatchExtents) -> bool:
         return must_roll(
@@ -295,18 +297,18 @@ class _SegmentFiles:
             position = before.time_entries * time_index.ENTRY.itemsize
             files.write_all(self._time_index, added.time_entries.tobytes(), position)
 
-    def finish_time_index(self, tail: SegmentEnd) -> None:
+    def finish_time_index(self, segment_end: SegmentEnd) -> None:
         """Write the final entry of the time index."""
-        entry = final_time_entry(tail)
-        position = tail.time_entries * time_index.ENTRY.itemsize
+        entry = final_time_entry(segment_end)
+        position = segment_end.time_entries * time_index.ENTRY.itemsize
         if len(entry):
             files.write_all(self._time_index, entry.tobytes(), position)
 
-    def cut(self, tail: SegmentEnd) -> None:
+    def cut(self, segment_end: SegmentEnd) -> None:
         """Go back to a state; a final time entry that was there before goes too."""
-        files.truncate(self._log, tail.size_bytes)
-        files.truncate(self._index, tail.offset_entries * offset_index.ENTRY.itemsize)
-        files.truncate(self._time_index, tail.time_entries * time_index.ENTRY.itemsize)
+        files.truncate(self._log, segment_end.size_bytes)
+        files.truncate(self._index, segment_end.offset_entries * offset_index.ENTRY.itemsize)
+        files.truncate(self._time_index, segment_end.time_entries * time_index.ENTRY.itemsize)
 
     def sync_log(self) -> None:
         files.fsync(self._log)
@@ -331,13 +333,13 @@ def _remove_segments_behind(directory: str, base_offset: int) -> None:
                 files.unlink(os.path.join(directory, name))
 
 
-def _cut(directory: str, tail: SegmentEnd) -> None:
+def _cut(directory: str, segment_end: SegmentEnd) -> None:
     """Cut a torn tail off a `.log`, and make that last."""
     descriptor = files.open_for_update(
-        os.path.join(directory, segment_file_name(tail.base_offset, LOG_SUFFIX))
+        os.path.join(directory, segment_file_name(segment_end.base_offset, LOG_SUFFIX))
     )
     try:
-        files.truncate(descriptor, tail.size_bytes)
+        files.truncate(descriptor, segment_end.size_bytes)
         files.fsync(descriptor)
     finally:
         files.close(descriptor)

@@ -1,7 +1,7 @@
 """Completes or rebuilds the `.index` and `.timeindex` of a segment from its batch headers.
 
 Entries up to a known state of the segment stay; those after it are made by walking the log, by
-the rules of `segment_tail`. The time index ends with the segment's largest timestamp. An index
+the rules of `segment.growth`. The time index ends with the segment's largest timestamp. An index
 that is made again replaces the old one by a rename. One that grows is written in place, and in one
 write: where the old final entry made room for others, each of them says at least as much as it
 did, so a reader beside it never finds an index that says less than before.
@@ -66,7 +66,7 @@ def complete_indexes(
         batches = _walk(topic_partition, directory, indexed, bytes_after)
     added = append_batches(indexed, batches, index_interval_bytes=index_interval_bytes)
     write_entries(directory, indexed, added, durable=durable)
-    return added.tail
+    return added.segment_end
 
 
 def _walk(
@@ -90,7 +90,7 @@ def write_entries(
 ) -> None:
     """Write entries after those that stay, the final time entry last."""
     # Joined as bytes: numpy would turn entries that it joins to the machine's byte order.
-    times = added.time_entries.tobytes() + final_time_entry(added.tail).tobytes()
+    times = added.time_entries.tobytes() + final_time_entry(added.segment_end).tobytes()
     for suffix, kept, entry, data in (
         (
             OFFSET_INDEX_SUFFIX,

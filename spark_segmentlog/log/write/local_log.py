@@ -333,15 +333,17 @@ class LocalLog(Closing):
     def _open_appender(self, topic_partition: TopicPartition) -> PartitionAppender:
         layout = self._layout
         check_write(layout, [topic_partition], self._states)
-        tail = read_append_state(
+        append_state = read_append_state(
             self._states[layout.directory_of(topic_partition)],
             topic_partition,
             index_interval_bytes=self._config.index_interval_bytes,
         )
-        check_log_start(tail)
+        check_log_start(append_state)
         if layout.lacks_topic_id(topic_partition):
-            _write_topic_id(tail.directory, layout.topic_id_file(topic_partition.topic))
-        return PartitionAppender(tail, self._config, self._flush_config)
+            _write_topic_id(
+                append_state.directory, layout.partition_metadata_bytes(topic_partition.topic)
+            )
+        return PartitionAppender(append_state, self._config, self._flush_config)
 
     def _partitions_of(
         self, topic: str, rows: pa.RecordBatch, partition: int | None
@@ -358,7 +360,7 @@ class LocalLog(Closing):
     def _make_partitions(self, topic: str, partition_count: int) -> None:
         """Make the partition directories of a topic that are missing, and make them last."""
         self._layout.check_topic(topic)
-        metadata = self._layout.topic_id_file(topic)
+        metadata = self._layout.partition_metadata_bytes(topic)
         existing = self._layout.partitions.get(topic, {})
         missing = [number for number in range(partition_count) if number not in existing]
         layout = self._layout.with_new_partitions(topic, missing)

@@ -60,7 +60,7 @@ class PlannedPartition:
 
 
 def plan_partition(
-    tail: AppendState,
+    append_state: AppendState,
     extents: Sequence[StagedSpan],
     *,
     config: SegmentConfig,
@@ -73,7 +73,7 @@ def plan_partition(
 
     Parameters
     ----------
-    tail : AppendState
+    append_state : AppendState
         Its state before.
     extents : sequence of StagedSpan
         In the order of their rows; may be empty.
@@ -87,8 +87,8 @@ def plan_partition(
     now_ms : int
         Wall clock.
     """
-    planner = _Planner(tail, config, now_ms)
-    if overwrite and extents and tail.segment.size_bytes > 0:
+    planner = _Planner(append_state, config, now_ms)
+    if overwrite and extents and append_state.segment.size_bytes > 0:
         planner.roll()
     base_offsets = tuple(planner.place(extent) for extent in extents)
     segments = planner.segment_plans()
@@ -96,18 +96,18 @@ def plan_partition(
     return PlannedPartition(
         base_offsets=base_offsets,
         plan=PartitionPlan(
-            topic_partition=tail.topic_partition,
-            log_directory=tail.log_directory,
-            start_before=tail.log_start_offset if exists else None,
-            end_before=tail.log_end_offset if exists else None,
-            start_after=tail.log_end_offset if overwrite else tail.log_start_offset,
+            topic_partition=append_state.topic_partition,
+            log_directory=append_state.log_directory,
+            start_before=append_state.log_start_offset if exists else None,
+            end_before=append_state.log_end_offset if exists else None,
+            start_after=append_state.log_end_offset if overwrite else append_state.log_start_offset,
             end_after=end_after,
-            leader_epoch=tail.leader_epoch,
-            leader_epochs=None if tail.epochs_are_kept else tail.leader_epochs,
+            leader_epoch=append_state.leader_epoch,
+            leader_epochs=None if append_state.epochs_are_kept else append_state.leader_epochs,
             partition_metadata=partition_metadata,
             segments=segments,
             steps=tuple(planner.steps),
-            linked_inode=tail.folder.linked_inode,
+            linked_inode=append_state.folder.linked_inode,
         ),
     )
 
@@ -125,13 +125,16 @@ def _stamped(header: bytes, base_offset: int, leader_epoch: int) -> bytes:
 class _Planner:
     """Walks extents along the end of a partition."""
 
-    def __init__(self, tail: AppendState, config: SegmentConfig, now_ms: int) -> None:
-        self._tail = tail
+    def __init__(self, append_state: AppendState, config: SegmentConfig, now_ms: int) -> None:
+        self._before = append_state
         self._config = config
         self._now_ms = now_ms
-        self.current = tail.segment
-        if tail.file_bytes < 0 or tail.log_end_offset > tail.segment.next_offset:
-            self.current = self._empty(tail.log_end_offset)
+        self.current = append_state.segment
+        if (
+            append_state.file_bytes < 0
+            or append_state.log_end_offset > append_state.segment.next_offset
+        ):
+            self.current = self._empty(append_state.log_end_offset)
         self._made: list[SegmentEnd] = []
         self.steps: list[AdoptStep | CopyStep] = []
 
@@ -149,7 +152,7 @@ class _Planner:
                     size_bytes=extent.size_bytes,
                     inode=placed.inode,
                     first_header=_stamped(
-                        placed.first_header, base_offset, self._tail.leader_epoch
+                        placed.first_header, base_offset, self._before.leader_epoch
                     ),
                     header_checksum=placed.header_checksum,
                 )
@@ -176,13 +179,13 @@ class _Planner:
 
     def segment_plans(self) -> tuple[SegmentPlan, ...]:
         """List the touched segments, the one that was there before among them where it is."""
-        is_touched = bool(self.steps) or self._tail.file_bytes < 0
+        is_touched = bool(self.steps) or self._before.file_bytes < 0
         if not is_touched:
             return ()
         return tuple(self._segment_plan(segment) for segment in [*self._made, self.current])
 
     def _segment_plan(self, segment: SegmentEnd) -> SegmentPlan:
-        before = self._tail
+        before = self._before
         existed = before.file_bytes >= 0 and segment.base_offset == before.segment.base_offset
         return SegmentPlan(
             base_offset=segment.base_offset,
@@ -196,8 +199,8 @@ class _Planner:
         return (
             placed.is_whole_file
             and (self.current.size_bytes == 0 or self._is_large(placed.extent))
-            and os.path.dirname(placed.staged_path) == self._tail.log_directory
-            and self._tail.folder.takes_renames
+            and os.path.dirname(placed.staged_path) == self._before.log_directory
+            and self._before.folder.takes_renames
         )
 
     def _is_large(self, extent: StagedExtent) -> bool:

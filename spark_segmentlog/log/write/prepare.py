@@ -197,22 +197,22 @@ def _plan(
     extents = _extents_by_partition(request, inspected_files)
     touched = _touched(request, layout, extents)
     check_write(layout, touched, states)
-    topic_id_files: dict[str, bytes] = {}
+    metadata_of_topics: dict[str, bytes] = {}
     planned = {}
     for topic_partition in touched:
         state = states[layout.directory_of(topic_partition)]
         exists = layout.exists(topic_partition)
         topic = topic_partition.topic
         needs_id = layout.lacks_topic_id(topic_partition)
-        if needs_id and topic not in topic_id_files:
-            topic_id_files[topic] = layout.topic_id_file(topic)
+        if needs_id and topic not in metadata_of_topics:
+            metadata_of_topics[topic] = layout.partition_metadata_bytes(topic)
         planned[topic_partition] = plan_partition(
             _append_state(state, topic_partition, request.config, exists=exists),
             extents.get(topic_partition, ()),
             config=request.config,
             exists=exists,
             overwrite=request.overwrite,
-            partition_metadata=topic_id_files[topic] if needs_id else None,
+            partition_metadata=metadata_of_topics[topic] if needs_id else None,
             now_ms=now_ms(),
         )
     return planned
@@ -246,11 +246,11 @@ def _append_state(
 ) -> AppendState:
     if not exists:
         return absent_append_state(state.path, topic_partition)
-    tail = read_append_state(
+    append_state = read_append_state(
         state, topic_partition, index_interval_bytes=config.index_interval_bytes
     )
-    check_log_start(tail)
-    return tail
+    check_log_start(append_state)
+    return append_state
 
 
 def _extents_by_partition(

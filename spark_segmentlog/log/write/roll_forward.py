@@ -147,14 +147,14 @@ def _take_steps(
     if plan.leader_epochs is not None:
         path = os.path.join(directory, LEADER_EPOCH_CHECKPOINT)
         files.write_atomically(path, format_leader_epochs(plan.leader_epochs))
-    tail: SegmentEnd | None = None
+    segment_end: SegmentEnd | None = None
     for segment in plan.segments:
         _write_log(plan, segment, sources)
         if known_batches is None:
             check_copies(plan, segment, sources)
-        tail = _complete_indexes(journal, plan, segment, known_batches)
-    if tail is not None:
-        write_tail_file(directory, tail)
+        segment_end = _complete_indexes(journal, plan, segment, known_batches)
+    if segment_end is not None:
+        write_tail_file(directory, segment_end)
     # Indexes that were made again were renamed to their names, which a mark speaks of too.
     if _makes_names(plan) or journal.clean_shutdown_mark is not None:
         files.fsync_directory(directory)

@@ -167,7 +167,7 @@ class TargetLayout:
                 "to one that becomes follower would be cut"
             )
 
-    def topic_id_file(self, topic: str) -> bytes:
+    def partition_metadata_bytes(self, topic: str) -> bytes:
         """Give the `partition.metadata` of a new partition: the topic's id, or a new one."""
         if self.cluster_topics is not None and topic in self.cluster_topics:
             return format_partition_metadata(PartitionMetadata(self.cluster_topics[topic].topic_id))

@@ -92,21 +92,24 @@ def _shared_folders(layout: TargetLayout, path: str) -> Iterator[Finding]:
         yield shared_folder(path, layout.twins[path])
 
 
-def check_log_start(tail: AppendState) -> None:
+def check_log_start(append_state: AppendState) -> None:
     """Refuse to append to a log that ends below its start: a broker deletes all of it.
 
     Raises
     ------
     PreflightError
     """
-    if tail.file_bytes >= 0 and tail.segment.next_offset < tail.log_start_offset:
+    if (
+        append_state.file_bytes >= 0
+        and append_state.segment.next_offset < append_state.log_start_offset
+    ):
         refuse(
             [
                 start_beyond_end(
-                    tail.topic_partition,
-                    tail.directory,
-                    tail.log_start_offset,
-                    tail.segment.next_offset,
+                    append_state.topic_partition,
+                    append_state.directory,
+                    append_state.log_start_offset,
+                    append_state.segment.next_offset,
                 )
             ]
         )

@@ -210,7 +210,7 @@ def answers(
     found["bounds"] = log.log_start_offset, log.log_end_offset, log.last_stable_offset()
     fetched = log.read(min(start, log.log_end_offset), max_bytes + 1)
     found["next"] = fetched.next_offset >= start or start > log.log_end_offset
-    watched = LogWatch([str(directory)]).look()
+    watched = LogWatch([str(directory)]).refresh()
     found["watched"] = {
         str(topic_partition): it.log_end_offset for topic_partition, it in watched.items()
     }

@@ -280,7 +280,7 @@ def test_the_last_stable_offset_follows_a_log_that_grows(
             for step in part:
                 log.take(step)
             log.write(path, state)
-            (partition,) = watch.look().values()
+            (partition,) = watch.refresh().values()
             assert partition.last_stable_offset() == log.model.last_stable_offset
 
 

@@ -90,7 +90,7 @@ def counted_reads() -> Iterator[list[str]]:
 
 
 def ends(watch: LogWatch) -> dict[str, int]:
-    return {str(tp): log.log_end_offset for tp, log in watch.look().items()}
+    return {str(tp): log.log_end_offset for tp, log in watch.refresh().items()}
 
 
 def build(path: Path, batches: Sequence[bytes] = ()) -> tuple[LogBuilder, Path]:
@@ -105,7 +105,7 @@ def test_a_look_sees_appended_batches_and_walks_only_after_the_last_end(tmp_path
     append(directory, batch(3, 2))
     append(directory, batch(5, 2))
     assert ends(watch) == {"t-0": 7}
-    memory = watch.look()[T0].memory
+    memory = watch.refresh()[T0].memory
     assert memory.position == (directory / segment_file_name(0)).stat().st_size
 
 
@@ -113,7 +113,7 @@ def test_a_look_at_a_log_that_has_settled_reads_nothing(tmp_path: Path) -> None:
     build(tmp_path, [batch(0, 3)])
     settle(tmp_path)
     watch = LogWatch([str(tmp_path)])
-    watch.look()
+    watch.refresh()
     with counted_reads() as reads:
         assert ends(watch) == {"t-0": 3}
     assert reads == []
@@ -122,9 +122,9 @@ def test_a_look_at_a_log_that_has_settled_reads_nothing(tmp_path: Path) -> None:
 def test_what_changed_a_moment_ago_is_read_again(tmp_path: Path) -> None:
     build(tmp_path, [batch(0, 3)])
     watch = LogWatch([str(tmp_path)])
-    watch.look()
+    watch.refresh()
     with counted_reads() as reads:
-        watch.look()
+        watch.refresh()
     assert reads == ["list t-0", "walk t-0"]
 
 
@@ -185,7 +185,7 @@ def test_zeros_of_a_preallocated_file_are_filled_batch_by_batch(tmp_path: Path) 
 def test_a_rolled_segment_is_followed(tmp_path: Path) -> None:
     _, directory = build(tmp_path, [batch(0, 3)])
     watch = LogWatch([str(tmp_path)])
-    watch.look()
+    watch.refresh()
     append(directory, batch(3, 2))
     append(directory, batch(5, 1), base_offset=5)
     assert ends(watch) == {"t-0": 6}
@@ -196,7 +196,7 @@ def test_a_rolled_segment_is_followed(tmp_path: Path) -> None:
 def test_an_empty_new_segment_keeps_the_end(tmp_path: Path) -> None:
     _, directory = build(tmp_path, [batch(0, 3)])
     watch = LogWatch([str(tmp_path)])
-    watch.look()
+    watch.refresh()
     append(directory, b"", base_offset=3)
     assert ends(watch) == {"t-0": 3}
 
@@ -218,10 +218,10 @@ def test_partitions_appear_and_vanish(tmp_path: Path) -> None:
 def test_a_topic_made_anew_is_told_by_its_id_and_read_from_its_start(tmp_path: Path) -> None:
     log, directory = build(tmp_path, [batch(0, 3), batch(3, 50)])
     watch = LogWatch([str(tmp_path)])
-    before = watch.look()[T0]
+    before = watch.refresh()[T0]
     shutil.rmtree(directory)
     log.partition("t", 0, [[batch(0, 2, size=3000)]], topic_id="AAAAAAAAAAAAAAAAAAAAAQ")
-    after = watch.look()[T0]
+    after = watch.refresh()[T0]
     assert (before.log_end_offset, after.log_end_offset) == (53, 2)
     assert before.topic_id != after.topic_id == "AAAAAAAAAAAAAAAAAAAAAQ"
 
@@ -229,7 +229,7 @@ def test_a_topic_made_anew_is_told_by_its_id_and_read_from_its_start(tmp_path: P
 def test_a_cut_log_that_has_grown_again_is_walked_anew(tmp_path: Path) -> None:
     _, directory = build(tmp_path, [batch(0, 3), batch(3, 3)])
     watch = LogWatch([str(tmp_path)])
-    watch.look()
+    watch.refresh()
     os.truncate(directory / segment_file_name(0), len(batch(0, 3)))
     append(directory, batch(3, 1, size=1000))
     append(directory, batch(4, 1, size=1000))
@@ -240,14 +240,14 @@ def test_bad_bytes_at_the_end_are_an_error_or_skipped(tmp_path: Path) -> None:
     _, directory = build(tmp_path, [batch(0, 3)])
     append(directory, b"\xff" * 200)
     with pytest.raises(InvalidBatchError):
-        LogWatch([str(tmp_path)]).look()
+        LogWatch([str(tmp_path)]).refresh()
     assert ends(LogWatch([str(tmp_path)], skip_corrupt=True)) == {"t-0": 3}
 
 
 def test_an_empty_log_directory_waits_for_partitions(tmp_path: Path) -> None:
     log = LogBuilder(tmp_path)
     watch = LogWatch([str(tmp_path)])
-    assert watch.look() == {}
+    assert watch.refresh() == {}
     log.partition("t", 0, [[batch(0, 1)]])
     assert ends(watch) == {"t-0": 1}
 
@@ -256,9 +256,9 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "readme.txt").write_text("no log")
     with pytest.raises(EmptyLogDirectoryError):
-        LogWatch([str(tmp_path)]).look()
+        LogWatch([str(tmp_path)]).refresh()
     with pytest.raises(LogPathNotFoundError):
-        LogWatch([str(tmp_path / "missing")]).look()
+        LogWatch([str(tmp_path / "missing")]).refresh()
 
 
 @pytest.mark.parametrize("path", ["t-0", "t-*", "t-0/00000000000000000000.log"])
@@ -288,7 +288,7 @@ def test_the_last_stable_offset_follows_transactions_from_look_to_look(tmp_path:
     watch = LogWatch([str(tmp_path)])
 
     def stable() -> int:
-        log = watch.look()[T0]
+        log = watch.refresh()[T0]
         fresh = LogManager.open(str(tmp_path)).topic_partitions[T0]
         assert log.last_stable_offset() == fresh.last_stable_offset()
         return log.last_stable_offset()
@@ -308,9 +308,9 @@ def test_the_last_stable_offset_follows_transactions_from_look_to_look(tmp_path:
 def test_the_log_start_offset_is_read_from_its_checkpoint(tmp_path: Path) -> None:
     log, _ = build(tmp_path, [batch(0, 3), batch(3, 3)])
     watch = LogWatch([str(tmp_path)])
-    assert watch.look()[T0].log_start_offset == 0
+    assert watch.refresh()[T0].log_start_offset == 0
     log.log_start_offsets({("t", 0): 4})
-    assert watch.look()[T0].log_start_offset == 4
+    assert watch.refresh()[T0].log_start_offset == 4
 
 
 # Commits
@@ -415,13 +415,13 @@ def test_commits_to_partitions_that_are_not_chosen_make_no_look_longer(
     monkeypatch.setattr(log_directory, "commit_state", commit)
     chosen = LogWatch([str(tmp_path)], choose=lambda found: {T0} & found.keys())
     with counted_reads() as reads:
-        assert chosen.look()[T0].log_end_offset == 3
+        assert chosen.refresh()[T0].log_end_offset == 3
     assert len(commits) == 4
     assert reads.count("list t-0") == reads.count("walk t-0") == 1
     assert "walk busy-0" not in reads
     monkeypatch.setattr(log_watch, "LISTING_ATTEMPTS", 5)
     with pytest.raises(SegmentLogError, match="commits follow each other faster"):
-        LogWatch([str(tmp_path)]).look()
+        LogWatch([str(tmp_path)]).refresh()
 
 
 def test_a_segment_that_a_look_missed_under_both_names_is_found(
@@ -443,7 +443,7 @@ def test_a_segment_that_a_look_missed_under_both_names_is_found(
         return names
 
     monkeypatch.setattr(os, "listdir", listdir)
-    found = LogWatch([str(tmp_path)]).look()[T0]
+    found = LogWatch([str(tmp_path)]).refresh()[T0]
     assert (met, found.base_offsets.tolist()) == ([str(directory)], [0, 3, 6])
 
 
@@ -492,7 +492,7 @@ def sized_log(path: Path) -> WatchedPartitionLog:
         [batch(base, 2, size=400) for base in range(start, start + 20, 2)] for start in (0, 20, 40)
     ]
     LogBuilder(path).partition("t", 0, segments)
-    return LogWatch([str(path)]).look()[T0]
+    return LogWatch([str(path)]).refresh()[T0]
 
 
 def test_bytes_of_offsets_are_their_share_of_the_segments(tmp_path: Path) -> None:
@@ -521,7 +521,7 @@ def test_a_false_index_changes_no_budget(tmp_path: Path) -> None:
     )
     batches = [batch(base, 2, size=400) for base in range(0, 40, 2)]
     LogBuilder(tmp_path).partition("t", 0, [SegmentSpec(batches, index=false_index)])
-    log = LogWatch([str(tmp_path)]).look()[T0]
+    log = LogWatch([str(tmp_path)]).refresh()[T0]
     size = len(batches[0])
     assert log.offset_after_bytes(4, 5 * size, 40) == 14
 
@@ -529,7 +529,7 @@ def test_a_false_index_changes_no_budget(tmp_path: Path) -> None:
 def test_timestamps_are_sought_from_an_offset_on(tmp_path: Path) -> None:
     batches = [batch(base, timestamp_ms=1000 * base) for base in range(6)]
     LogBuilder(tmp_path).partition("t", 0, [batches[:3], batches[3:]])
-    log = LogWatch([str(tmp_path)]).look()[T0]
+    log = LogWatch([str(tmp_path)]).refresh()[T0]
     assert log.first_offset_at(1500, 0) == 2
     assert log.first_offset_at(3500, 3) == 4
     assert log.first_offset_at(9000, 3) is None

@@ -54,21 +54,21 @@ def test_entries_equal_those_built_from_the_whole_log(
         offset += count
         batches.append(data)
         rows.append((len(data), offset - 1, timestamp))
-    tail = SegmentEnd.empty(40, created_ms=0)
+    segment_end = SegmentEnd.empty(40, created_ms=0)
     offset_bytes = time_bytes = b""
     for start in range(0, len(rows), cuts):
         added = append_batches(
-            tail, extents(*rows[start : start + cuts]), index_interval_bytes=interval
+            segment_end, extents(*rows[start : start + cuts]), index_interval_bytes=interval
         )
         offset_bytes += added.offset_entries.tobytes()
         time_bytes += added.time_entries.tobytes()
-        tail = added.tail
-    time_bytes += final_time_entry(tail).tobytes()
+        segment_end = added.segment_end
+    time_bytes += final_time_entry(segment_end).tobytes()
     assert offset_bytes == offset_index_bytes(batches, 40, interval_bytes=interval)
     assert time_bytes == time_index_bytes(batches, 40, interval_bytes=interval)
-    assert tail.next_offset == offset
-    assert tail.size_bytes == sum(map(len, batches))
-    assert tail.offset_entries * 8 == len(offset_bytes)
+    assert segment_end.next_offset == offset
+    assert segment_end.size_bytes == sum(map(len, batches))
+    assert segment_end.offset_entries * 8 == len(offset_bytes)
 
 
 FULL = SegmentEnd(
@@ -115,22 +115,27 @@ def test_a_segment_rolls_when_full_or_old_or_its_index_is(
 
 
 def test_a_segment_without_timestamps_rolls_by_the_wall_clock() -> None:
-    tail = SegmentEnd(base_offset=0, next_offset=1, size_bytes=10, created_ms=500)
+    segment_end = SegmentEnd(base_offset=0, next_offset=1, size_bytes=10, created_ms=500)
     for now_ms, rolls in ((500 + HOUR_MS, False), (501 + HOUR_MS, True)):
         assert (
             must_roll(
-                tail, CONFIG, size_bytes=1, last_offset=1, largest_timestamp=-1, now_ms=now_ms
+                segment_end,
+                CONFIG,
+                size_bytes=1,
+                last_offset=1,
+                largest_timestamp=-1,
+                now_ms=now_ms,
             )
             is rolls
         )
 
 
 def test_an_empty_segment_never_rolls_but_for_an_offset_it_cannot_say() -> None:
-    tail = SegmentEnd.empty(0, created_ms=0)
+    segment_end = SegmentEnd.empty(0, created_ms=0)
     for last_offset, rolls in ((MAX_RELATIVE_OFFSET, False), (MAX_RELATIVE_OFFSET + 1, True)):
         assert (
             must_roll(
-                tail,
+                segment_end,
                 CONFIG,
                 size_bytes=10_000,
                 last_offset=last_offset,
@@ -142,8 +147,8 @@ def test_an_empty_segment_never_rolls_but_for_an_offset_it_cannot_say() -> None:
 
 
 def test_a_segment_ends_below_two_gib_whatever_segment_bytes_says() -> None:
-    tail = SegmentEnd(base_offset=0, next_offset=1, size_bytes=2**31 - 100)
+    segment_end = SegmentEnd(base_offset=0, next_offset=1, size_bytes=2**31 - 100)
     config = SegmentConfig(segment_bytes=2**40)
     appended = {"last_offset": 1, "largest_timestamp": -1, "now_ms": 0}
-    assert not must_roll(tail, config, size_bytes=99, **appended)
-    assert must_roll(tail, config, size_bytes=100, **appended)
+    assert not must_roll(segment_end, config, size_bytes=99, **appended)
+    assert must_roll(segment_end, config, size_bytes=100, **appended)
