@@ -196,7 +196,7 @@ class _Printer:
     left : int or None
         How many may still be printed; None for all.
     is_damaged : bool
-        Whether bad bytes, or what does not hold together, were among them.
+        Whether bad bytes, or an index that contradicts the log, were among them.
     """
 
     output_format: OutputFormat

@@ -135,7 +135,9 @@ def write_all(descriptor: int, data: bytes | bytearray | memoryview, position: i
     while len(rest):
         written = os.pwrite(descriptor, rest, position)
         if written <= 0:
-            raise OSError(errno.EIO, f"write of {len(rest)} bytes at position {position} took none")
+            raise OSError(
+                errno.EIO, f"the disk took none of {len(rest)} bytes at position {position}"
+            )
         position += written
         rest = rest[written:]
 
@@ -295,7 +297,7 @@ def copy_range(
     while length > 0:
         copied = _copy_some(source, target, source_position, target_position, length)
         if copied == 0:
-            raise OSError(errno.EIO, f"source ends {length} bytes early at {source_position}")
+            raise OSError(errno.EIO, f"the source ends at {source_position}, {length} bytes early")
         source_position += copied
         target_position += copied
         length -= copied

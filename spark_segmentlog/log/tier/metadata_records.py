@@ -98,7 +98,7 @@ def _segment(fields: Fields) -> SegmentRecord:
     size_bytes = fields["segmentSizeInBytes"]
     if not 0 <= base_offset <= last_offset < MAX_OFFSET or size_bytes < 0:
         raise MessageError(
-            f"a segment of offsets {base_offset} to {last_offset} and {size_bytes} bytes"
+            f"offsets {base_offset} to {last_offset} and {size_bytes} bytes are no segment"
         )
     epochs = (
         LeaderEpoch(field["leaderEpoch"], field["offset"])
@@ -144,7 +144,7 @@ _PARSERS: Final[Mapping[str, Callable[[Fields], MetadataRecord]]] = {
 def _partition(fields: Fields) -> TopicIdPartition:
     topic, number = fields["name"], fields["partition"]
     if not is_topic_name(topic) or not 0 <= number <= MAX_PARTITION:
-        raise MessageError(f"partition {number} of topic {topic[:300]!r}")
+        raise MessageError(f"{number} of topic {topic[:300]!r} is no partition")
     return TopicIdPartition(TopicPartition(topic, number), fields["id"])
 
 

@@ -66,7 +66,10 @@ def _plain_frame_into(block: memoryview, output: memoryview) -> int:
             break
         length = word & ~_STORED_BLOCK
         if not 0 < length <= min(len(block) - position, max_bytes):
-            raise BlockError(f"lz4 block: block of {length} bytes at byte {position}")
+            raise BlockError(
+                f"lz4 block: block of {length} bytes at byte {position}, allowed are 1 to "
+                f"{max_bytes} and {len(block) - position} are there"
+            )
         data = block[position : position + length]
         written += _block_into(data, output[written:], max_bytes, stored=word != length)
         position += length
@@ -99,7 +102,8 @@ def _check_header(header: bytes) -> int:
         raise BlockError(f"lz4 block: frame magic {header[:4].hex()}, allowed {_MAGIC.hex()}")
     max_bytes = _BLOCK_MAX_BYTES.get(header[5] >> 4)
     if max_bytes is None or header[5] & 0x8F:
-        raise BlockError(f"lz4 block: block descriptor {header[5]:#04x}")
+        allowed = ", ".join(f"{number << 4:#04x}" for number in _BLOCK_MAX_BYTES)
+        raise BlockError(f"lz4 block: block descriptor {header[5]:#04x}, allowed are {allowed}")
     checksum = _header_checksum(header[4:6])
     if header[6] != checksum:
         raise BlockError(

@@ -304,7 +304,7 @@ class RecordDecoder:
         magic = int(header[fields.MAGIC])
         block = wrapper_value(source.view[start:end], magic)
         if block is None or (self._check_crcs and not entry_crc_is_good(source.buffer, start, end)):
-            raise BlockError("a wrapper that is bad itself")
+            raise BlockError("a wrapper with a wrong checksum, or without a value")
         self._scratch.clear()
         window = open_window(
             int(header[fields.ATTRIBUTES]) & COMPRESSION_CODEC_MASK,
@@ -379,4 +379,6 @@ class RecordDecoder:
         ):
             pass
         place = BatchPlace(self._source, position, int(header[fields.BASE_OFFSET]), end - start)
-        raise place.error(InvalidRecordError, "records that do not fit their batch")
+        raise place.error(
+            InvalidRecordError, "records reach beyond their batch, or their offsets do"
+        )

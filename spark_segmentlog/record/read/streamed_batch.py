@@ -64,7 +64,7 @@ class StreamedBatch:
             start, end = piece.spans[0].tolist()
             count = int(piece.entries[0, fields.RECORDS_COUNT])
             if good_records(piece.body, start, end, count, last_delta) != (count, end):
-                raise BlockError("a record that does not fit")
+                raise BlockError("a record reaches beyond the batch, or its offset does")
         self._window.rewind()
         self.reached = (0, 0)
 
@@ -88,7 +88,7 @@ class StreamedBatch:
                 self.reached = (self.reached[0] + count, window.position)
                 window.fill()
             elif needed < 0 or not window.hold(needed):
-                raise BlockError("a record that does not fit")
+                raise BlockError("a record reaches beyond the batch, or its offset does")
         if window.hold(1):
             raise BlockError("bytes are left over after the records")
 

@@ -100,16 +100,16 @@ class OpenWrapper:
         first, largest, last = -1, -1, -1
         for piece in self._pieces():
             if not inner_entries_are_good(self.data, piece.entries, magic, check_crcs):
-                raise BlockError("a message that is bad")
+                raise BlockError("a message in it has a wrong checksum, or lengths beyond its end")
             first = int(piece.last_offset[0]) if first < 0 else first
             last = int(piece.last_offset[-1])
             largest = max(largest, int(piece.last_offset.max()))
         wrapper_offset = int(self.header[fields.LAST_OFFSET])
         self._base_offset = base_offset_in_wrapper(magic, wrapper_offset, last)
         if last < 0 or self._base_offset < 0:
-            raise BlockError("no messages, or more than their offset allows")
+            raise BlockError("it holds no messages, or more than its offset allows")
         if not is_offset_in_wrapper(self._base_offset + largest, wrapper_offset):
-            raise BlockError("a message beyond its wrapper")
+            raise BlockError("a message in it has a larger offset than the wrapper")
         self.first_offset = self._base_offset + first
         self.last_offset = self._base_offset + last
 
@@ -161,9 +161,9 @@ class OpenWrapper:
             if piece.stop is StopReason.INCOMPLETE:
                 window.fill()
                 if not window.hold(piece.needed_bytes or HEADER_SIZE_UP_TO_MAGIC):
-                    raise BlockError("a message that is cut off")
+                    raise BlockError("its last message is cut off")
             elif piece.stop not in (StopReason.END, StopReason.FULL):
-                raise BlockError("no message")
+                raise BlockError("its bytes are no message")
 
     def _scan(self) -> HeaderTable:
         window = self.window

@@ -34,7 +34,7 @@ def test_write_all_refuses_a_write_that_takes_nothing(
 ) -> None:
     monkeypatch.setattr(os, "pwrite", lambda fd, data, at: 0)
     descriptor = open_new(tmp_path / "file")
-    with pytest.raises(OSError, match="took none"):
+    with pytest.raises(OSError, match="took none of"):
         files.write_all(descriptor, b"data", 0)
     files.close(descriptor)
 

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import psutil
 import pyarrow as pa
@@ -45,9 +45,21 @@ def large_log(path: Path, *, bad: int | None = None, count: int = 40) -> Path:
     return path
 
 
+class Others:
+    """Threads of readers that other tests of this process have left to the garbage collector."""
+
+    threads: ClassVar[set[threading.Thread]] = set()
+
+
+@pytest.fixture(autouse=True)
+def _others() -> None:
+    Others.threads = set(threading.enumerate())
+
+
 def threads_of_reads() -> list[str]:
     ours = ("segmentlog-read_", "segmentlog-decode_")
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith(ours)]
+    begun = set(threading.enumerate()) - Others.threads
+    return [thread.name for thread in begun if thread.name.startswith(ours)]
 
 
 def open_logs(path: Path) -> list[str]:
