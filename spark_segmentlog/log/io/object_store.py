@@ -68,8 +68,8 @@ class ObjectStorage(FarStorage):
 
         with _request(path):
             found = obstore.list_with_delimiter(self.store, self._key(path) or None)
-        folders = [(_name(it), True, None) for it in found["common_prefixes"]]
-        objects = [(_name(it["path"]), False, it["size"]) for it in found["objects"]]
+        folders = [(_name(prefix), True, None) for prefix in found["common_prefixes"]]
+        objects = [(_name(entry["path"]), False, entry["size"]) for entry in found["objects"]]
         if not folders and not objects:
             raise not_there(path)
         return [*folders, *objects]
