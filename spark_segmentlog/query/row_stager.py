@@ -122,8 +122,8 @@ class RowStager:
         if topics.null_count:
             row = self._first_row + int(np.argmax(topics.is_null().to_numpy(zero_copy_only=False)))
             raise InvalidRowError(
-                f"column topic, row {row}: null topic present in the data. Use the topic option "
-                "for setting a topic."
+                f"[KAFKA_NULL_TOPIC_IN_DATA] column topic, row {row}: null topic present in the "
+                "data. Use the topic option for setting a topic."
             )
         encoded = topics.dictionary_encode()
         codes = encoded.indices.to_numpy(zero_copy_only=False)

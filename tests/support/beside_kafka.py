@@ -18,7 +18,7 @@ _QUICK: Final = {"kafka.fetch.max.wait.ms": "10", "fetchOffset.retryIntervalMs":
 _OUR_ERROR: Final = re.compile(
     r"spark_segmentlog\.errors\.(?P<kind>\w+): (\[(?P<condition>[A-Z_.]+)\])?"
 )
-_ORDER: Final = [(name, "ascending") for name in ("topic", "partition", "offset")]
+ORDER: Final = [(name, "ascending") for name in ("topic", "partition", "offset")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def ours(spark: SparkSession, broker: Broker, options: dict[str, str]) -> DataFr
 def answer(spark: SparkSession, load: Callable[[], DataFrame]) -> Answer | Refusal:
     """Run a query to its end, whatever that is."""
     try:
-        found = load().withColumn("task", spark_partition_id()).toArrow().sort_by(_ORDER)
+        found = load().withColumn("task", spark_partition_id()).toArrow().sort_by(ORDER)
     except Exception as error:  # noqa: BLE001 - the Kafka source raises what it has at hand
         return refusal_of(spark, error)
     by_task: dict[int, list[tuple[str, int, int]]] = {}
@@ -70,9 +70,8 @@ def refusal_of(spark: SparkSession, error: Exception) -> Refusal:
     jvm: Any = spark.sparkContext._jvm
     throwable = jvm.java.lang.Class.forName("org.apache.spark.SparkThrowable")
     conditions = [cause.getCondition() for cause in _causes(error) if throwable.isInstance(cause)]
-    return Refusal(
-        next((condition for condition in reversed(conditions) if condition), None), str(error)
-    )
+    told = [condition for condition in conditions if condition not in (None, "STREAM_FAILED")]
+    return Refusal(told[-1] if told else None, str(error))
 
 
 def _causes(error: Any) -> Iterable[Any]:

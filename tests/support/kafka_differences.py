@@ -62,6 +62,20 @@ DIFFERENCES: Final = {
     "space in a number": Difference(
         "white space around a number, `true` or `false`", "refused", "taken"
     ),
+    "ending stream": Difference(
+        "`endingOffsets` and the like in a stream", "refused", "the stream stops advancing there"
+    ),
+    "first micro-batch": Difference(
+        "the first micro-batch of a new stream", "has rows", "is empty and fixes the start"
+    ),
+    "unknown column": Difference(
+        "rows with a column that no record has", "left out", "refused before anything is written"
+    ),
+    "new topic": Difference(
+        "rows of a topic that does not exist",
+        "as the broker's `auto.create.topics.enable` says",
+        "the topic is made, with `num.partitions` or as many as the rows name",
+    ),
     "text after JSON": Difference(
         "offsets as fractions, or text after the JSON", "taken", "refused"
     ),

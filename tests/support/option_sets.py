@@ -18,7 +18,9 @@ from tests.support.broker import ConsumedRecord
 DEFAULT: Final = "default"
 MOMENTS: Final = ("before", "between", "on", "after")
 LIMITS: Final = ("offsets", "named offsets", "timestamp", "timestamps by partition")
-FACTORS: Final[Mapping[str, Sequence[str]]] = {
+Factors = Mapping[str, Sequence[str]]
+
+FACTORS: Final[Factors] = {
     "topics": (
         "codec.none,codec.lz4",
         "codec.gzip",
@@ -43,6 +45,19 @@ FACTORS: Final[Mapping[str, Sequence[str]]] = {
     "minPartitions": (DEFAULT, "1", "7"),
     "maxRecordsPerPartition": (DEFAULT, "150"),
 }
+"""Of a batch."""
+
+STREAM_FACTORS: Final[Factors] = {
+    **{name: FACTORS[name] for name in ("selection", "start", "start at", "includeHeaders")},
+    "topics": ("codec.none,codec.lz4", "bank", "ledger", "rolled.by.time", "table", "trimmed"),
+    "startingOffsetsByTimestampStrategy": (DEFAULT, "latest"),
+    "kafka.isolation.level": (DEFAULT, "read_committed"),
+    "maxOffsetsPerTrigger": (DEFAULT, "45", "160"),
+    "minPartitions": (DEFAULT, "5"),
+}
+"""Of a stream, which has no end."""
+
+_NO_OPTIONS: Final = ("topics", "selection", "start", "start at", "end", "end at")
 
 _CANDIDATES: Final = 20
 
@@ -50,54 +65,52 @@ Choices = dict[str, str]
 _Pair = tuple[tuple[str, str], tuple[str, str]]
 
 
-def option_sets(seed: int, count: int) -> list[Choices]:
+def option_sets(seed: int, count: int, factors: Factors = FACTORS) -> list[Choices]:
     """Draw sets: first those that hold every pair, then others up to `count`.
 
     Fewer than hold every pair are given where `count` is less.
     """
     draw = random.Random(seed)
-    uncovered = pairs_of_factors()
+    uncovered = pairs_of_factors(factors)
     chosen = []
     for _ in range(count):
-        candidates = [_candidate(draw, uncovered) for _ in range(_CANDIDATES)]
+        candidates = [_candidate(draw, factors, uncovered) for _ in range(_CANDIDATES)]
         best = max(candidates, key=lambda candidate: len(uncovered & pairs_of(candidate)))
         uncovered -= pairs_of(best)
         chosen.append(best)
     return chosen
 
 
-def pairs_of_factors() -> set[_Pair]:
+def pairs_of_factors(factors: Factors = FACTORS) -> set[_Pair]:
     """List every pair of values of two factors."""
     return {
         ((one, value), (other, other_value))
-        for one, other in combinations(FACTORS, 2)
-        for value, other_value in product(FACTORS[one], FACTORS[other])
+        for one, other in combinations(sorted(factors), 2)
+        for value, other_value in product(factors[one], factors[other])
     }
 
 
 def pairs_of(choices: Choices) -> set[_Pair]:
     """List the pairs that one set holds."""
-    return set(combinations(((name, choices[name]) for name in FACTORS), 2))
+    return set(combinations(sorted(choices.items()), 2))
 
 
-def _candidate(draw: random.Random, uncovered: set[_Pair]) -> Choices:
+def _candidate(draw: random.Random, factors: Factors, uncovered: set[_Pair]) -> Choices:
     """Start from a pair that no set has yet; add values that bring the most of such pairs."""
     first = draw.choice(sorted(uncovered)) if uncovered else ()
     choices = dict(first)
-    rest = [name for name in FACTORS if name not in choices]
+    rest = [name for name in factors if name not in choices]
     for name in draw.sample(rest, len(rest)):
-        values = draw.sample(FACTORS[name], len(FACTORS[name]))
+        values = draw.sample(factors[name], len(factors[name]))
         gains = [_gain(choices, name, value, uncovered) for value in values]
         choices[name] = values[gains.index(max(gains))]
     return choices
 
 
 def _gain(choices: Choices, name: str, value: str, uncovered: set[_Pair]) -> int:
-    order = list(FACTORS)
     gained = 0
-    for other, other_value in choices.items():
-        pair = (name, value), (other, other_value)
-        gained += (pair if order.index(name) < order.index(other) else pair[::-1]) in uncovered
+    for pair in (((name, value), other) for other in choices.items()):
+        gained += (pair if pair[0] < pair[1] else pair[::-1]) in uncovered
     return gained
 
 
@@ -121,7 +134,7 @@ class PartitionFacts:
         """Give a time: before all records, between two, of one of them, after all."""
         times = sorted(set(self.timestamps_ms))
         middle = times[len(times) // 2]
-        gap = next(time + 1 for time in times[len(times) // 3 :] if time + 1 not in times)
+        gap = next(time_ms + 1 for time_ms in times[len(times) // 3 :] if time_ms + 1 not in times)
         return {"before": times[0] - 1, "between": gap, "on": middle, "after": times[-1] + 1}[
             moment
         ]
@@ -136,7 +149,9 @@ def facts_of(records: Sequence[ConsumedRecord]) -> Facts:
     for record in records:
         by_partition.setdefault((record.topic, record.partition), []).append(record)
     return {
-        place: PartitionFacts([it.offset for it in found], [it.timestamp_ms for it in found])
+        place: PartitionFacts(
+            [record.offset for record in found], [record.timestamp_ms for record in found]
+        )
         for place, found in by_partition.items()
     }
 
@@ -144,13 +159,17 @@ def facts_of(records: Sequence[ConsumedRecord]) -> Facts:
 def options_of(choices: Choices, facts: Facts) -> dict[str, str]:
     """Turn a set into the options that both sources take."""
     topics = choices["topics"].split(",")
-    chosen = {place: it for place, it in facts.items() if place[0] in topics}
-    plain = {name: choices[name] for name in list(FACTORS)[6:] if choices[name] != DEFAULT}
+    chosen = {place: partition for place, partition in facts.items() if place[0] in topics}
+    plain = {
+        name: value
+        for name, value in choices.items()
+        if name not in _NO_OPTIONS and value != DEFAULT
+    }
     selection = choices["selection"]
     return {
         selection: _selection(selection, topics, chosen),
         **dict(_limit("starting", choices["start"], choices["start at"], chosen)),
-        **dict(_limit("ending", choices["end"], choices["end at"], chosen)),
+        **dict(_limit("ending", choices.get("end", DEFAULT), choices.get("end at", ""), chosen)),
         **plain,
     }
 
@@ -171,22 +190,26 @@ def _limit(side: str, form: str, moment: str, chosen: Facts) -> Iterator[tuple[s
     if form in ("earliest", "latest"):
         yield f"{side}Offsets", form
     elif form == "offsets":
-        yield f"{side}Offsets", _by_partition(chosen, lambda it: it.offset_at(moment))
+        yield f"{side}Offsets", _by_partition(chosen, lambda partition: partition.offset_at(moment))
     elif form == "named offsets":
         named = -2 if side == "starting" else -1
         first = min(chosen)
-        offsets = {place: it.offset_at(moment) for place, it in chosen.items()} | {first: named}
+        offsets = {place: partition.offset_at(moment) for place, partition in chosen.items()} | {
+            first: named
+        }
         yield f"{side}Offsets", _json(offsets)
     elif form == "timestamp":
-        whole = PartitionFacts([0], [ms for it in chosen.values() for ms in it.timestamps_ms])
+        whole = PartitionFacts(
+            [0], [ms for partition in chosen.values() for ms in partition.timestamps_ms]
+        )
         yield f"{side}Timestamp", str(whole.timestamp_at(moment))
     elif form == "timestamps by partition":
-        times = _by_partition(chosen, lambda it: it.timestamp_at(moment))
+        times = _by_partition(chosen, lambda partition: partition.timestamp_at(moment))
         yield f"{side}OffsetsByTimestamp", times
 
 
 def _by_partition(chosen: Facts, number: Callable[[PartitionFacts], int]) -> str:
-    return _json({place: number(it) for place, it in chosen.items()})
+    return _json({place: number(partition) for place, partition in chosen.items()})
 
 
 def _json(numbers: Mapping[tuple[str, int], int]) -> str:

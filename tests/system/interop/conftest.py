@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 import spark_segmentlog
 from tests.support.broker import Broker, running_broker
 from tests.support.kafka_jars import KafkaJars, kafka_jars
+from tests.support.option_sets import Facts, facts_of
 from tests.support.project import PROJECT
-from tests.support.traffic import create_topics, wait_until_cleaned, write_first_wave
+from tests.support.traffic import TOPICS, create_topics, wait_until_cleaned, write_first_wave
 
 TRAFFIC_SEED = 977
 
@@ -39,6 +40,15 @@ def broker_at_rest(jars: KafkaJars, tmp_path_factory: pytest.TempPathFactory) ->
         write_first_wave(running, TRAFFIC_SEED)
         wait_until_cleaned(running)
         yield running
+
+
+@pytest.fixture(scope="session")
+def facts(broker_at_rest: Broker) -> dict[str, Facts]:
+    """What consumers of each isolation level see of the broker at rest."""
+    return {
+        level: facts_of(broker_at_rest.consume(TOPICS, isolation_level=level))
+        for level in ("read_committed", "read_uncommitted")
+    }
 
 
 @pytest.fixture(scope="module")

@@ -17,27 +17,17 @@ from tests.support.kafka_differences import DIFFERENCES
 from tests.support.option_sets import (
     Choices,
     Facts,
-    facts_of,
     option_sets,
     options_of,
     pairs_of,
     pairs_of_factors,
 )
-from tests.support.traffic import FIRST_TIMESTAMP_MS, TOPICS
+from tests.support.traffic import FIRST_TIMESTAMP_MS
 
 pytestmark = pytest.mark.interop
 
 SEED = 977
 SETS_COUNT = int(os.environ.get("KAFKA_PARITY_SETS", "80"))
-
-
-@pytest.fixture(scope="module")
-def facts(broker_at_rest: Broker) -> dict[str, Facts]:
-    """What consumers of each isolation level see."""
-    return {
-        level: facts_of(broker_at_rest.consume(TOPICS, isolation_level=level))
-        for level in ("read_committed", "read_uncommitted")
-    }
 
 
 def _options(choices: Choices, facts: dict[str, Facts]) -> dict[str, str]:
@@ -92,7 +82,7 @@ _LATE_MS = str(FIRST_TIMESTAMP_MS + 10**9)
 
 
 def _by_partition(*numbers: int, topic: str = _LZ4) -> str:
-    return json.dumps({topic: {str(it): number for it, number in enumerate(numbers)}})
+    return json.dumps({topic: {str(partition): number for partition, number in enumerate(numbers)}})
 
 
 _REFUSED: dict[str, dict[str, str]] = {

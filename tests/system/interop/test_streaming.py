@@ -12,12 +12,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from tests.support.broker import Broker, ConsumedRecord
 from tests.support.kafka_jars import KafkaJars
 from tests.support.rows import Rows, _records, by_topic
 from tests.support.stream import Stream
+from tests.support.stream_job import Job
 from tests.support.traffic import (
     TOPICS,
     create_topics,
@@ -129,38 +130,6 @@ def _last_values(rows: Sequence[ConsumedRecord]) -> dict[tuple[int, bytes | None
 
 
 # Beside the Kafka source
-
-
-@dataclass(slots=True)
-class Job:
-    """An AvailableNow query by either source, its checkpoint, and what each run read."""
-
-    spark: SparkSession
-    broker: Broker
-    checkpoint: Path
-    read: list[tuple[str, int, int]] = field(default_factory=list)
-
-    def run(self, source: str, **options: Any) -> None:
-        self.read = []
-        reader = self.spark.readStream.format(source).options(**options)
-        if source == "kafka":
-            servers = self.broker.bootstrap_servers
-            frame = reader.option("kafka.bootstrap.servers", servers).load()
-        else:
-            paths = json.dumps([str(path) for path in self.broker.log_directories])
-            frame = reader.option("paths", paths).load()
-        writer = frame.writeStream.foreachBatch(self._collect).trigger(availableNow=True)
-        writer.option("checkpointLocation", str(self.checkpoint)).start().awaitTermination()
-
-    def offsets(self) -> list[Any]:
-        """Read the source's offset of every micro-batch."""
-        files = [path for path in (self.checkpoint / "offsets").iterdir() if path.name.isdigit()]
-        ordered = sorted(files, key=lambda file: int(file.name))
-        return [json.loads(it.read_text().splitlines()[2]) for it in ordered]
-
-    def _collect(self, frame: DataFrame, _: int) -> None:
-        rows = frame.select("topic", "partition", "offset").collect()
-        self.read += [(row.topic, row.partition, row.offset) for row in rows]
 
 
 @pytest.fixture(scope="module")

@@ -149,9 +149,8 @@ def test_several_directories_are_one_log(monkeypatch: pytest.MonkeyPatch, tmp_pa
 def one_bad(kind: str) -> tuple[pa.RecordBatch, str]:
     good = 5
     if kind == "null topic":
-        return rows(
-            value=[b""] * 6, topic=["t"] * good + [None]
-        ), "column topic, row 15: null topic"
+        topics = rows(value=[b""] * 6, topic=["t"] * good + [None])
+        return topics, r"\[KAFKA_NULL_TOPIC_IN_DATA\] column topic, row 15: null"
     if kind == "no topic name":
         text = "column topic, row 15: topic 'a b': a name has"
         return rows(value=[b""] * 6, topic=["t"] * good + ["a b"]), text
