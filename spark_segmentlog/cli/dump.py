@@ -19,7 +19,7 @@ from spark_segmentlog.cli.arguments import (
     remote_options,
     topics_option,
 )
-from spark_segmentlog.cli.dump_columns import group_lines
+from spark_segmentlog.cli.dump_columns import GroupLines, group_lines
 from spark_segmentlog.cli.dump_entries import BatchGroup, segment_parts
 from spark_segmentlog.cli.dump_files import file_parts, is_single_file
 from spark_segmentlog.cli.dump_indexes import index_entries, snapshot_entries, transaction_entries
@@ -27,6 +27,7 @@ from spark_segmentlog.cli.dump_options import BytesAs, DumpOptions, Entry
 from spark_segmentlog.cli.dump_text import text_line
 from spark_segmentlog.cli.dump_values import parse_key, parse_offsets, parse_timestamps
 from spark_segmentlog.cli.output import OutputFormat, print_bytes, print_json, print_line
+from spark_segmentlog.log.io.threads import in_parallel
 from spark_segmentlog.log.partition.log_watch import LogWatch
 from spark_segmentlog.log.partition.partition_log import PartitionLog, while_it_is_there
 from spark_segmentlog.log.segment.segment import Segment
@@ -220,9 +221,22 @@ class _Printer:
                 return
 
     def _print_group(self, group: BatchGroup) -> None:
-        lines = None
-        if self.left is None or self._most_of(group) <= self.left:
-            lines = group_lines(group, as_json=self.output_format is OutputFormat.JSON)
+        parts = group.parts()
+        if self.left is None:
+            for part, lines in zip(parts, in_parallel(self._lines, parts), strict=True):
+                self._print_lines(part, lines)
+            return
+        for part in parts:
+            is_whole = self._most_of(part) <= self.left
+            self._print_lines(part, self._lines(part) if is_whole else None)
+            if self.is_done:
+                return
+
+    def _lines(self, group: BatchGroup) -> GroupLines | None:
+        return group_lines(group, as_json=self.output_format is OutputFormat.JSON)
+
+    def _print_lines(self, group: BatchGroup, lines: GroupLines | None) -> None:
+        """Print the lines of a group; entry by entry where they were not made at once."""
         if lines is None:
             self.print_all(group.entries())
             return

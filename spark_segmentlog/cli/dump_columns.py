@@ -130,9 +130,9 @@ class _Writer:
         raise NotImplementedError
 
     def sequences(self, offsets: Int64s, rows: Int64s) -> _Part:
-        first = self.table.base_sequence[rows]
-        if (first < 0).all():
+        if (self.table.base_sequence < 0).all():
             return str(NO_SEQUENCE).encode()
+        first = self.table.base_sequence[rows]
         counted = (first + offsets - self.table.base_offset[rows]) % SEQUENCES
         return _numbers(np.where(first < 0, NO_SEQUENCE, counted))
 
@@ -159,7 +159,7 @@ class _TextWriter(_Writer):
             *(b" position: ", _numbers(table.position)),
             *(b" ", _timestamp_types(table), b": ", _numbers(table.max_timestamp)),
             *(b" size: ", _numbers(table.size_bytes)),
-            *(b" magic: ", _numbers(table.magic)),
+            b" magic: %d" % MAGIC_V2,
             *(b" compresscodec: ", _codecs(table)),
             *(b" crc: ", _numbers(table.crc)),
             *(b" isvalid: ", _names(_BOOLEANS, self.is_valid[shown])),
@@ -220,7 +220,7 @@ class _JsonWriter(_Writer):
             {
                 "position": _numbers(table.position),
                 "sizeBytes": _numbers(table.size_bytes),
-                "magic": _numbers(table.magic),
+                "magic": str(MAGIC_V2).encode(),
                 "baseOffset": _numbers(table.base_offset),
                 "lastOffset": _numbers(table.last_offset),
                 "recordCount": _numbers(table.records_count),
@@ -253,7 +253,7 @@ class _JsonWriter(_Writer):
                 "keySize": _sizes(key),
                 "valueSize": _sizes(value),
                 "sequence": self.sequences(offsets, rows),
-                "magic": _numbers(self.table.magic[rows]),
+                "magic": str(MAGIC_V2).encode(),
             },
             self._bytes("key", key),
             self._bytes("value", value),
@@ -351,9 +351,11 @@ def _timestamps(records: pa.Table) -> ArrowArray:
     return _numbers(_int64s(records.column("timestamp").cast(pa.int64())) // 1000)
 
 
-def _sizes(column: ArrowArray) -> ArrowArray:
-    sizes = pc.fill_null(pc.binary_length(column), -1)
-    return sizes.cast(pa.string()).cast(_BINARY)
+def _sizes(column: ArrowArray) -> _Part:
+    """Write sizes, -1 for null; one for all rows where they are the same."""
+    sizes = pc.fill_null(pc.binary_length(column), -1).to_numpy()
+    is_same = (sizes == sizes[0]).all()
+    return str(sizes[0]).encode() if is_same else _numbers(sizes)
 
 
 def _quoted(names: _Part) -> _Part:
@@ -397,9 +399,10 @@ def _odd_rows(column: ArrowArray, *, is_text: bool) -> Bools | None:
     present: Bools = pc.is_valid(column).to_numpy(zero_copy_only=False)
     if not is_text:
         return present
-    is_odd = (_data(column) - np.uint8(_FIRST_PRINTABLE)) > _LAST_PRINTABLE - _FIRST_PRINTABLE
-    if not is_odd.any():
+    data = _data(column)
+    if not len(data) or (data.min() >= _FIRST_PRINTABLE and data.max() <= _LAST_PRINTABLE):
         return None
+    is_odd = (data - np.uint8(_FIRST_PRINTABLE)) > _LAST_PRINTABLE - _FIRST_PRINTABLE
     offsets = _row_offsets(column) - _row_offsets(column)[0]
     counts = np.append(0, np.cumsum(is_odd))
     odd: Bools = present & (counts[offsets[1:]] > counts[offsets[:-1]])

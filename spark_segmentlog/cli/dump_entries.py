@@ -8,7 +8,7 @@ come in groups of neighbours, of which `dump_columns` makes lines faster than en
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
@@ -24,8 +24,8 @@ from spark_segmentlog.log.segment.walk_options import CorruptRange, WalkOptions
 from spark_segmentlog.record.read.header_table import HeaderTable, check_crcs
 from spark_segmentlog.record.types import Bools, Bytes
 
-# Neighbouring batches of which lines are made at once.
-_GROUP_BYTES: Final = 1 << 20
+# Neighbouring batches of which lines are made at once, by one thread.
+_PART_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +53,15 @@ class BatchGroup:
     def next_offset(self) -> int:
         """Offset after the last of them."""
         return int(self.table.last_offset[-1]) + 1
+
+    def parts(self) -> list[BatchGroup]:
+        """Cut into smaller groups, in the same memory."""
+        ends = np.cumsum(self.table.size_bytes) // _PART_BYTES
+        cuts = (np.flatnonzero(ends[1:] != ends[:-1]) + 1).tolist()
+        return [
+            replace(self, table=self.table.between(start, end), is_valid=self.is_valid[start:end])
+            for start, end in pairwise([0, *cuts, len(self.table)])
+        ]
 
     def entries(self) -> Iterator[Entry]:
         """Give the batches and their records one by one."""
@@ -134,17 +143,14 @@ class _SegmentDump:
             return
         is_valid = check_crcs(walk.buffer, shown, file_position=walk.file_position)
         self._note_largest(shown, is_valid)
-        ends = np.cumsum(shown.size_bytes) // _GROUP_BYTES
-        cuts = (np.flatnonzero(ends[1:] != ends[:-1]) + 1).tolist()
-        for start, end in pairwise([0, *cuts, len(shown)]):
-            yield BatchGroup(
-                segment=self.segment,
-                options=self.options,
-                table=shown.between(start, end),
-                is_valid=is_valid[start:end],
-                buffer=walk.buffer,
-                file_position=walk.file_position,
-            )
+        yield BatchGroup(
+            segment=self.segment,
+            options=self.options,
+            table=shown,
+            is_valid=is_valid,
+            buffer=walk.buffer,
+            file_position=walk.file_position,
+        )
 
     def _note_largest(self, shown: HeaderTable, is_valid: Bools) -> None:
         """Keep the first batch that says to have the largest timestamp."""

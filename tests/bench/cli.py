@@ -20,31 +20,42 @@ from tests.support.project import PROJECT
 RECORDS_COUNT = 3_000_000
 RECORDS_PER_BATCH = 100
 _TOOL = "org.apache.kafka.tools.DumpLogSegments"
+# (name of the figure, our arguments, those of kafka-dump-log)
+_CASES = (
+    ("cli_dump_records", ("dump", "--records"), ("--print-data-log",)),
+    ("cli_dump_json", ("dump", "--records", "--format", "json"), ("--print-data-log",)),
+    ("cli_verify_deep", ("verify", "--deep"), ("--deep-iteration",)),
+)
 
 
 def cli_figures(settings: Settings, jars: KafkaJars | None) -> Iterator[Figure]:
-    """Dump the records of one file; without jars there is no peer, so that gives no figure."""
+    """Dump and verify one file; without jars there is no peer, so that gives no figure."""
     shape = LogShape(
         records_count=settings.sized(RECORDS_COUNT, multiple_of=RECORDS_PER_BATCH),
         records_per_batch=RECORDS_PER_BATCH,
     )
     log_path = next((generate_partition(settings.cache, shape) / "bench-0").glob("*.log"))
-    our_command = [sys.executable, "-m", "spark_segmentlog", "dump", "--records", str(log_path)]
-    if jars is None:
-        _run(our_command)
-        return
-    their_command = ["java", "-cp", jars.class_path, _TOOL, "--print-data-log"]
-    their_command += ["--files", str(log_path)]
-    ours, theirs = take_turns(
-        [seconds(lambda: _run(our_command)), seconds(lambda: _run(their_command))],
-        settings.repetitions,
+    for name, our_arguments, their_arguments in _CASES:
+        ours = [sys.executable, "-m", "spark_segmentlog", *our_arguments, str(log_path)]
+        if jars is None:
+            _run(ours)
+            continue
+        theirs = ["java", "-cp", jars.class_path, _TOOL, *their_arguments]
+        yield _against(name, ours, [*theirs, "--files", str(log_path)], shape, settings)
+
+
+def _against(
+    name: str, ours: Sequence[str], theirs: Sequence[str], shape: LogShape, settings: Settings
+) -> Figure:
+    our_times, their_times = take_turns(
+        [seconds(lambda: _run(ours)), seconds(lambda: _run(theirs))], settings.repetitions
     )
-    yield Figure(
-        name="cli_dump_records",
-        value=ours.best / theirs.best,
+    return Figure(
+        name=name,
+        value=our_times.best / their_times.best,
         detail=(
-            f"{ns_a_record(ours, shape.records_count)}; "
-            f"kafka-dump-log {ns_a_record(theirs, shape.records_count)}"
+            f"{ns_a_record(our_times, shape.records_count)}; "
+            f"kafka-dump-log {ns_a_record(their_times, shape.records_count)}"
         ),
     )
 

@@ -204,6 +204,16 @@ CLI_TARGETS = (
         what="`segmentlog dump --records` against `kafka-dump-log --print-data-log`",
         bound=0.5,
     ),
+    Target(
+        name="cli_dump_json",
+        what="`segmentlog dump --records --format json` against the same",
+        bound=0.5,
+    ),
+    Target(
+        name="cli_verify_deep",
+        what="`segmentlog verify --deep` against `kafka-dump-log --deep-iteration`",
+        bound=0.2,
+    ),
 )
 
 TARGETS = (*READ_TARGETS, *WRITE_TARGETS, *COMMIT_TARGETS, *STREAM_TARGETS, *CLI_TARGETS)

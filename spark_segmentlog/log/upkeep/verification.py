@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import chain
 from typing import Final
@@ -160,12 +161,18 @@ def verify_partition(
     ends: dict[int, int | None] = {}
 
     def verify(segment: Segment) -> list[Finding]:
-        survey = _up_to_recovery_point(survey_segment(segment), log)
-        on_segment(survey)
-        epochs[segment.base_offset] = survey.epochs
-        is_damaged = survey.stop is not None or survey.lost_to is not None
-        ends[segment.base_offset] = None if is_damaged else survey.next_offset
-        return _verify_segment(log, survey, producers, deep=deep)
+        with ThreadPoolExecutor(1, "segmentlog-verify") as decoder:
+            decoding = decoder.submit(_decode_all, segment) if deep else None
+            survey = _up_to_recovery_point(survey_segment(segment), log)
+            on_segment(survey)
+            epochs[segment.base_offset] = survey.epochs
+            is_damaged = survey.stop is not None or survey.lost_to is not None
+            ends[segment.base_offset] = None if is_damaged else survey.next_offset
+            known = known_aborts(survey, producers)
+            undecoded = [] if decoding is None else _not_in(survey, decoding.result())
+        if known.is_damaged:
+            producers.lose_track(segment)
+        return _verify_segment(log, survey, producers, known, undecoded)
 
     for note in log.remote_notes():
         yield Finding(
@@ -219,21 +226,20 @@ def _lost_segment(lost: LostRange, log: PartitionLog) -> Finding:
 
 
 def _verify_segment(
-    log: PartitionLog, survey: SegmentSurvey, producers: ProducerReplay, *, deep: bool
+    log: PartitionLog,
+    survey: SegmentSurvey,
+    producers: ProducerReplay,
+    known: KnownAborts,
+    undecoded: Sequence[CorruptRange],
 ) -> list[Finding]:
-    segment = survey.segment
-    undecoded = _decode_all(survey) if deep else []
     bad = replace(survey, corrupt=(*survey.corrupt, *undecoded))
     findings = [*survey.findings, *_bad_bytes(survey, _check_end(bad))]
     if survey.torn is not None and survey.lost_to is None:
         findings.append(survey.torn)
     findings.extend(_check_reach(survey))
     findings.extend(map(corrupt_finding, undecoded))
-    known = known_aborts(survey, producers)
     findings.extend(check_indexes(log, bad, known))
-    if known.is_damaged:
-        producers.lose_track(segment)
-    else:
+    if not known.is_damaged:
         findings.extend(check_snapshot_at(log, survey, producers))
     return findings
 
@@ -338,9 +344,8 @@ def _check_reach(survey: SegmentSurvey) -> Iterator[Finding]:
         )
 
 
-def _decode_all(survey: SegmentSurvey) -> list[CorruptRange]:
-    """Decode every record; gives the batches that are bad, though their checksums are right."""
-    segment = survey.segment
+def _decode_all(segment: Segment) -> list[CorruptRange]:
+    """Decode every record; gives all bytes that are bad."""
     found: list[CorruptRange] = []
     scanner = SegmentScanner(
         segment.topic_partition,
@@ -349,6 +354,11 @@ def _decode_all(survey: SegmentSurvey) -> list[CorruptRange]:
     )
     for _ in scanner.scan(segment):
         pass
+    return found
+
+
+def _not_in(survey: SegmentSurvey, found: Iterable[CorruptRange]) -> list[CorruptRange]:
+    """Leave out what a survey has found; there stay batches that are bad with right checksums."""
     known = {bad_range.position for bad_range in survey.corrupt}
     return [bad_range for bad_range in found if bad_range.position not in known]
 

@@ -174,6 +174,7 @@ def test_groups_are_of_bounded_size(tmp_path: Path) -> None:
     value = b"v" * 100_000
     data = [v2_batch([RecordSpec(value=value)], base_offset=offset) for offset in range(30)]
     LogBuilder(tmp_path).partition("t", 0, [data])
-    sizes = [len(group.table) for group in groups_of(str(tmp_path), RECORDS)]
+    groups = groups_of(str(tmp_path), RECORDS)
+    sizes = [len(part.table) for group in groups for part in group.parts()]
     assert sum(sizes) == 30
     assert max(sizes) <= 11
