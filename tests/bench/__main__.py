@@ -25,6 +25,7 @@ from tests.bench.spark_read import (
 from tests.bench.spark_stream import spark_stream_figures
 from tests.bench.spark_write import spark_write_figures
 from tests.bench.targets import TARGETS
+from tests.bench.tier import tier_figures
 from tests.support.kafka_jars import KafkaJars, KafkaJarsError, cached_kafka_jars, kafka_jars
 from tests.support.project import PROJECT
 
@@ -41,6 +42,7 @@ GROUPS: dict[str, Group] = {
     "spark-stream": lambda settings, _: spark_stream_figures(settings),
     "memory": lambda settings, _: memory_figures(settings),
     "cli": cli_figures,
+    "tier": lambda settings, _: tier_figures(settings),
 }
 
 

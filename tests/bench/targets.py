@@ -216,4 +216,29 @@ CLI_TARGETS = (
     ),
 )
 
-TARGETS = (*READ_TARGETS, *WRITE_TARGETS, *COMMIT_TARGETS, *STREAM_TARGETS, *CLI_TARGETS)
+TIER_TARGETS = (
+    Target(
+        name="tier_copies",
+        what="a scan of a tier of copies in a local folder against the log directory",
+        bound=1.1,
+    ),
+    Target(
+        name="tier_plain_chunks",
+        what="a scan of a tier of plain chunks in a local folder against the log directory",
+        bound=1.1,
+    ),
+    Target(
+        name="tier_zstd_chunks",
+        what="a scan of a tier of zstd chunks against a log directory of zstd batches",
+        bound=1.5,
+    ),
+)
+
+TARGETS = (
+    *READ_TARGETS,
+    *WRITE_TARGETS,
+    *COMMIT_TARGETS,
+    *STREAM_TARGETS,
+    *CLI_TARGETS,
+    *TIER_TARGETS,
+)

@@ -38,7 +38,7 @@ def _run(output: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "groups",
     [
-        ("decode", "planning", "commit", "cli"),
+        ("decode", "planning", "commit", "cli", "tier"),
         ("spark-read", "small-segments", "limit"),
         ("spark-write", "spark-stream"),
     ],

@@ -79,7 +79,8 @@ class SegmentList(Sequence[Segment]):
         By the last entry of the `.timeindex`, and the headers after it. Where more than
         `MAX_CONFIRMED_SEGMENTS` of a partition lie below, those with a trusted index are left out
         by its last entry alone, so that one that lies hides their records; of the others, more than
-        `MAX_WALKED_SEGMENTS` are kept unseen.
+        `MAX_WALKED_SEGMENTS` are kept unseen. Of a remote segment the largest timestamp that the
+        metadata or its manifest name is believed: to confirm that takes requests for each.
         """
         known = self._log.known_largest_timestamps(self.base_offsets)
         largest = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from pyspark.taskcontext import TaskContext
 
 from spark_segmentlog import read_arrow
 from tests.support.sink_rows import CODECS, PARTITIONS_COUNT, ROWS, Row, check, to_batch
+from tests.support.store_data import Store
 
 
 def save(frame: Any, path: Path, *, mode: str = "append", **options: Any) -> None:
@@ -49,6 +50,22 @@ def test_a_time_before_1970_fails_the_write_and_names_its_row(
 def read(path: Path, *columns: str, **options: Any) -> list[Any]:
     rows = read_arrow(path, columns=columns, **options).read_all().to_pylist()
     return [tuple(row.values()) if len(columns) > 1 else row[columns[0]] for row in rows]
+
+
+def test_a_topic_in_a_bucket_is_written_as_a_log(
+    spark: SparkSession, open_store: Callable[[str], Store], tmp_path: Path
+) -> None:
+    store = open_store("aiven-zstd")
+    reader = spark.read.format("segmentlog").option("includeHeaders", "true")
+    columns = ("topic", "partition", "timestamp", "key", "value", "headers")
+    tier = reader.option("subscribe", "t.none").load(store.remote).select(*columns)
+    save(tier, tmp_path / "log", num_partitions=2)
+    written = read_arrow(tmp_path / "log", include_headers=True, columns=columns).read_all()
+    stored = read_arrow(
+        store.remote, subscribe="t.none", include_headers=True, columns=columns
+    ).read_all()
+    assert stored.num_rows == 695
+    assert written.equals(stored)
 
 
 def test_a_frame_comes_back_through_spark_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
