@@ -127,7 +127,7 @@ def _corrupt_bytes(entry: Entry) -> str:
     )
 
 
-def _tail(entry: Entry) -> str:
+def _torn_end(entry: Entry) -> str:
     what = "zero" if entry["isZero"] else "invalid"
     return f"Found {entry['lengthBytes']} {what} bytes at the end of {_name(entry)}"
 
@@ -199,7 +199,7 @@ _WRITERS: Final[Mapping[str, Callable[[Entry], str]]] = {
     "batch": _batch,
     "record": _record,
     "corruptBytes": _corrupt_bytes,
-    "tail": _tail,
+    "tail": _torn_end,
     "largestTimestamp": _largest_timestamp,
     "index": _index,
     "offsetIndexEntry": _offset_index_entry,

@@ -29,15 +29,15 @@ ARROW_ROWS: Final = 4096
 _MICROS: Final = 1000
 
 
-def read_system_view(it: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch]:
+def read_system_view(part: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch]:
     """Give the rows of a slice, with the columns that the request names."""
     is_metadata = request.options.view is View.CLUSTER_METADATA
-    rows = _metadata_rows(it, request) if is_metadata else _log_rows(it, request)
+    rows = _metadata_rows(part, request) if is_metadata else _log_rows(part, request)
     for some in _batched(rows):
         yield make_batch(request.options.view, some, request.shape.columns)
 
 
-def _log_rows(it: Slice, request: ReadRequest) -> Iterator[SystemRow]:
+def _log_rows(part: Slice, request: ReadRequest) -> Iterator[SystemRow]:
     """Read the records of a slice; their timestamps only where they are wanted."""
     topic = str(request.options.view.system_topic)
     columns = ["partition", "offset", "key", "value"]
@@ -45,7 +45,7 @@ def _log_rows(it: Slice, request: ReadRequest) -> Iterator[SystemRow]:
         columns.append("timestamp")
     options = replace(request.options, view=View.RECORDS)
     shape = shape_rows(schema_of_columns(columns, options), options)
-    for batch in read_split((it,), replace(request, options=options, shape=shape)):
+    for batch in read_split((part,), replace(request, options=options, shape=shape)):
         for row in zip(*map(_python_values, batch.columns), strict=True):
             partition, offset, key, value, *micros = row
             yield SystemRow(

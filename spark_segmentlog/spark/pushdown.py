@@ -67,36 +67,36 @@ def bounds_of_filters(
     return bounds, left
 
 
-def _bounds_of(it: datasource.Filter) -> tuple[RowBounds, bool]:
+def _bounds_of(predicate: datasource.Filter) -> tuple[RowBounds, bool]:
     """Give the bounds of one filter, and whether they are all that it says."""
-    attribute: tuple[str, ...] = getattr(it, "attribute", ())
+    attribute: tuple[str, ...] = getattr(predicate, "attribute", ())
     if len(attribute) != 1:
         return EVERYTHING, False
     column = attribute[0].lower()
-    if isinstance(it, datasource.IsNotNull):
+    if isinstance(predicate, datasource.IsNotNull):
         return EVERYTHING, column in _NEVER_NULL
     make = _COLUMNS.get(column)
-    if make is None or not hasattr(it, "value"):
+    if make is None or not hasattr(predicate, "value"):
         return EVERYTHING, False
-    return make(it, it.value)
+    return make(predicate, predicate.value)
 
 
-def _topic_bounds(it: datasource.Filter, value: Any) -> tuple[RowBounds, bool]:
-    names = _equal_values(it, value)
+def _topic_bounds(predicate: datasource.Filter, value: Any) -> tuple[RowBounds, bool]:
+    names = _equal_values(predicate, value)
     if names is None or not all(isinstance(name, str) for name in names):
         return EVERYTHING, False
     return RowBounds(topics=frozenset(names)), True
 
 
-def _partition_bounds(it: datasource.Filter, value: Any) -> tuple[RowBounds, bool]:
-    numbers = _equal_values(it, value)
+def _partition_bounds(predicate: datasource.Filter, value: Any) -> tuple[RowBounds, bool]:
+    numbers = _equal_values(predicate, value)
     if numbers is None or not all(_is_integer(number) for number in numbers):
         return EVERYTHING, False
     return RowBounds(partitions=frozenset(numbers)), True
 
 
-def _offset_bounds(it: datasource.Filter, value: Any) -> tuple[RowBounds, bool]:
-    offsets = _equal_values(it, value)
+def _offset_bounds(predicate: datasource.Filter, value: Any) -> tuple[RowBounds, bool]:
+    offsets = _equal_values(predicate, value)
     if offsets is not None:
         if not offsets or not all(_is_integer(offset) for offset in offsets):
             return EVERYTHING, False
@@ -104,7 +104,7 @@ def _offset_bounds(it: datasource.Filter, value: Any) -> tuple[RowBounds, bool]:
         return _offsets(low, high + 1), high - low + 1 == len(set(offsets))
     if not _is_integer(value):
         return EVERYTHING, False
-    match it:
+    match predicate:
         case datasource.GreaterThan():
             return _offsets(value + 1, MAX_OFFSET), True
         case datasource.GreaterThanOrEqual():
@@ -121,14 +121,14 @@ def _offsets(start: int, end: int) -> RowBounds:
     return RowBounds(start_offset=max(start, 0), end_offset=max(min(end, MAX_OFFSET), 0))
 
 
-def _timestamp_bounds(it: datasource.Filter, value: Any) -> tuple[RowBounds, bool]:
-    times = _equal_values(it, value)
+def _timestamp_bounds(predicate: datasource.Filter, value: Any) -> tuple[RowBounds, bool]:
+    times = _equal_values(predicate, value)
     if times is not None:
         return _equal_timestamps(times)
     if not _is_time(value):
         return EVERYTHING, False
     micros = _micros(value)
-    match it:
+    match predicate:
         case datasource.GreaterThan():
             return RowBounds(min_timestamp_ms=micros // 1000 + 1), True
         case datasource.GreaterThanOrEqual():
@@ -150,11 +150,11 @@ def _equal_timestamps(times: list[Any]) -> tuple[RowBounds, bool]:
     return bounds, len(whole) == 1
 
 
-def _equal_values(it: datasource.Filter, value: Any) -> list[Any] | None:
+def _equal_values(predicate: datasource.Filter, value: Any) -> list[Any] | None:
     """Give the values that a filter compares for equality; None for another comparison."""
-    if isinstance(it, datasource.In):
+    if isinstance(predicate, datasource.In):
         return list(value)
-    if isinstance(it, datasource.EqualTo | datasource.EqualNullSafe):
+    if isinstance(predicate, datasource.EqualTo | datasource.EqualNullSafe):
         return [value]
     return None
 

@@ -32,7 +32,7 @@ class FolderMemo:
             return read()
         key = (path, kind)
         self._used.add(key)
-        signature = FileSignature.of(path)
+        signature = FileSignature.from_path(path)
         entry = self._entries.get(key)
         if entry is not None and entry[1] and entry[0] == signature:
             value: _T = entry[2]

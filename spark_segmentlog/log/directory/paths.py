@@ -64,7 +64,7 @@ _PARTITION_FILES: Final = (checkpoints.LEADER_EPOCH_CHECKPOINT, checkpoints.PART
 
 
 @dataclass(slots=True)
-class FoundPartition:
+class ListedPartition:
     """A partition directory to list.
 
     Attributes
@@ -113,7 +113,7 @@ class PlaceFinder(Protocol):
 
     def find_places(
         self, storage: Storage, path: str, directories: Sequence[str] | None
-    ) -> list[FoundPartition]:
+    ) -> list[ListedPartition]:
         """Find the partitions at a path; none where nothing of the kind is there.
 
         `directories` are the folders in it, None where it was not listed.
@@ -152,14 +152,14 @@ class PathResolver:
         self._filesystem = filesystem
         self._include_deleted = include_deleted
         self._reader = reader or FolderReader()
-        self._places: dict[str, FoundPartition] = {}
+        self._places: dict[str, ListedPartition] = {}
         self._states: dict[str, LogDirectoryState] = {}
         self._empty: list[EmptyLogDirectoryError] = []
         self._listed: dict[str, tuple[Storage, list[str]]] = {}
         self.storages: dict[str, Storage] = {}
 
     @property
-    def places(self) -> list[FoundPartition]:
+    def places(self) -> list[ListedPartition]:
         """The partition directories that were found, without those that a commit is making."""
         return [
             place
@@ -226,14 +226,14 @@ class PathResolver:
             self._listed[real_path] = (storage, directories)
             for name, topic_partition in found:
                 self._add(
-                    FoundPartition(topic_partition, f"{real_path}/{name}", real_path, storage)
+                    ListedPartition(topic_partition, f"{real_path}/{name}", real_path, storage)
                 )
         elif is_partition_directory(others):
             parent, _, name = real_path.rpartition("/")
             topic_partition = parse_partition_directory_name(name)
             self._read_state(storage, parent or "/")
             self._add(
-                FoundPartition(
+                ListedPartition(
                     topic_partition, real_path, parent or "/", storage, is_named=is_named
                 )
             )
@@ -280,7 +280,7 @@ class PathResolver:
         self._read_state(storage, parent or "/")
         named = {base_offset: suffix}
         self._add(
-            FoundPartition(topic_partition, directory, parent or "/", storage, named, is_named)
+            ListedPartition(topic_partition, directory, parent or "/", storage, named, is_named)
         )
 
     def _partition_in(self, name: str) -> TopicPartition | None:
@@ -294,7 +294,7 @@ class PathResolver:
             self._states[log_directory] = self._reader.read_state(log_directory, storage)
             self.storages[log_directory] = storage
 
-    def _add(self, place: FoundPartition) -> None:
+    def _add(self, place: ListedPartition) -> None:
         known = self._places.setdefault(place.directory, place)
         known.is_named |= place.is_named
         if known.named is None or place.named is None:

@@ -41,7 +41,7 @@ class FileSignature:
     changed_ns: int
 
     @classmethod
-    def of(cls, path: str) -> FileSignature:
+    def from_path(cls, path: str) -> FileSignature:
         """Measure a file or folder.
 
         Raises
@@ -64,7 +64,7 @@ class FileSignature:
 
 def signature_of(storage: Storage, path: str) -> FileSignature | None:
     """Measure a file or folder; None on file systems other than the local one."""
-    return FileSignature.of(path) if storage == LOCAL else None
+    return FileSignature.from_path(path) if storage == LOCAL else None
 
 
 def list_whole(

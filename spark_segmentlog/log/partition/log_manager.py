@@ -27,7 +27,7 @@ from spark_segmentlog.errors import (
 )
 from spark_segmentlog.log.directory.folder_memo import FolderMemo, RememberingReader
 from spark_segmentlog.log.directory.listing import PartitionListing, list_partition
-from spark_segmentlog.log.directory.paths import FoundPartition, PathResolver
+from spark_segmentlog.log.directory.paths import ListedPartition, PathResolver
 from spark_segmentlog.log.directory.state import NOTHING_COMMITTED, LogDirectoryState, are_unchanged
 from spark_segmentlog.log.formats import checkpoints
 from spark_segmentlog.log.io.reading import Storage
@@ -246,7 +246,7 @@ class _Source:
             return look if earlier is None else look.keeping(earlier)
         raise self.moves_too_fast()
 
-    def _open(self, found: tuple[FoundPartition, Mapping[str, LogDirectoryState]]) -> PartitionLog:
+    def _open(self, found: tuple[ListedPartition, Mapping[str, LogDirectoryState]]) -> PartitionLog:
         place, states = found
         storage, directory = place.storage, place.directory
         listing = self.memo.get(
@@ -335,7 +335,7 @@ def bounds_of(logs: Mapping[TopicPartition, PartitionLog]) -> Bounds:
 
 def open_found(
     kind: type[_Log],
-    place: FoundPartition,
+    place: ListedPartition,
     states: Mapping[str, LogDirectoryState],
     listing: PartitionListing,
 ) -> _Log:

@@ -21,7 +21,7 @@ import numpy as np
 from spark_segmentlog.errors import CorruptRecordError, SegmentLogError
 from spark_segmentlog.log.directory.folder_memo import FolderMemo, RememberingReader
 from spark_segmentlog.log.directory.listing import PartitionListing, list_partition
-from spark_segmentlog.log.directory.paths import FoundPartition, PathResolver
+from spark_segmentlog.log.directory.paths import ListedPartition, PathResolver
 from spark_segmentlog.log.directory.state import LogDirectoryState, are_unchanged
 from spark_segmentlog.log.formats import checkpoints
 from spark_segmentlog.log.io.reading import LOCAL, Storage
@@ -166,7 +166,7 @@ class LogWatch:
         return choose_replicas(logs), is_current
 
     def _open(
-        self, place: FoundPartition, states: Mapping[str, LogDirectoryState]
+        self, place: ListedPartition, states: Mapping[str, LogDirectoryState]
     ) -> WatchedPartitionLog:
         storage, directory = place.storage, place.directory
         topic_id, listing = self._memo.get(
@@ -257,7 +257,7 @@ class WatchedPartitionLog(PartitionLog):
             return 0
         segment, memory = self.segments[-1], self.memory
         for attempt in range(TAIL_ATTEMPTS):
-            signature = FileSignature.of(segment.log_path)
+            signature = FileSignature.from_path(segment.log_path)
             if self._has_not_changed(segment, signature):
                 break
             try:

@@ -97,7 +97,7 @@ class ProducerReplay:
             offset, states = snapshot
             # One that began where the log still is, is told by its batches.
             limit = segment.base_offset if is_first else offset
-            tracker = ProducerTracker.of(
+            tracker = ProducerTracker.from_states(
                 [state for state in states if state.current_txn_first_offset < limit], offset
             )
             for before in self._log.segments_between(offset, segment.base_offset):

@@ -90,7 +90,7 @@ class SegmentPursuit:
         return is_split or _signature(segment) != self._before
 
     def _base_offset_after(self, segment: Segment) -> int | None:
-        signature = FileSignature.of(segment.directory)
+        signature = FileSignature.from_path(segment.directory)
         if self._listed is None or self._listed[0] != signature or not signature.is_settled():
             listing = list_partition(segment.storage, segment.directory)
             self._listed = signature, listing.base_offsets.tolist()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from spark_segmentlog.errors import OptionValueError
-from spark_segmentlog.log.directory.paths import FoundPartition
+from spark_segmentlog.log.directory.paths import ListedPartition
 from spark_segmentlog.log.directory.state import LogDirectoryState
 from spark_segmentlog.log.formats.checkpoints import read_leader_epochs, read_partition_metadata
 from spark_segmentlog.log.io.reading import Storage
@@ -42,7 +42,7 @@ class Tier:
 
     def find_places(
         self, storage: Storage, path: str, directories: Sequence[str] | None
-    ) -> list[FoundPartition]:
+    ) -> list[ListedPartition]:
         """Find the partitions of a store that is read by itself; none where it is no store.
 
         Raises
@@ -72,10 +72,10 @@ class Tier:
 
     def attach(
         self,
-        places: Sequence[FoundPartition],
+        places: Sequence[ListedPartition],
         states: Mapping[str, LogDirectoryState],
         storages: Mapping[str, Storage],
-    ) -> list[FoundPartition]:
+    ) -> list[ListedPartition]:
         """Put the remote segments of partitions beside their local files.
 
         Raises
@@ -100,8 +100,8 @@ class Tier:
         return self._source
 
     def _named_by_id(
-        self, source: RemoteSource, places: Sequence[FoundPartition]
-    ) -> list[FoundPartition]:
+        self, source: RemoteSource, places: Sequence[ListedPartition]
+    ) -> list[ListedPartition]:
         """Find partitions of the topic ids that are asked for and that no directory is of."""
         wanted = set(self._options.topic_ids)
         if not wanted:
@@ -124,7 +124,7 @@ class Tier:
         others = [partition for partition in chosen if partition.topic_partition not in present]
         return _with_pieces([_place(found[partition], source, partition) for partition in others])
 
-    def _one_of_each_name(self, places: Sequence[FoundPartition]) -> list[FoundPartition]:
+    def _one_of_each_name(self, places: Sequence[ListedPartition]) -> list[ListedPartition]:
         """Leave out topics whose name another one has that is asked for by its id."""
         ids: dict[str, set[str]] = {}
         for place in places:
@@ -144,8 +144,8 @@ class Tier:
 
 
 def _attached(
-    place: FoundPartition, source: RemoteSource, state: LogDirectoryState
-) -> FoundPartition:
+    place: ListedPartition, source: RemoteSource, state: LogDirectoryState
+) -> ListedPartition:
     """Put remote segments beside a partition's local files, if there are any."""
     topic_id = _topic_id(place)
     is_live = find_topic_partition(place.directory.rpartition("/")[2]) is not None
@@ -161,9 +161,11 @@ def _attached(
     return replace(place, storage=TieredStorage(place.directory, place.storage, remote))
 
 
-def _place(store: RemoteStore, source: RemoteSource, partition: TopicIdPartition) -> FoundPartition:
+def _place(
+    store: RemoteStore, source: RemoteSource, partition: TopicIdPartition
+) -> ListedPartition:
     directory = store.layout.path_of(store.root, partition, 0, "", None).rpartition("/")[0]
-    return FoundPartition(
+    return ListedPartition(
         partition.topic_partition,
         directory,
         store.root.rstrip("/"),
@@ -171,13 +173,13 @@ def _place(store: RemoteStore, source: RemoteSource, partition: TopicIdPartition
     )
 
 
-def _with_pieces(places: Sequence[FoundPartition]) -> list[FoundPartition]:
+def _with_pieces(places: Sequence[ListedPartition]) -> list[ListedPartition]:
     """Leave out partitions of which a store has nothing any more."""
     are_there = in_parallel(lambda place: place.storage.exists(place.directory), places)
     return [place for place, is_there in zip(places, are_there, strict=True) if is_there]
 
 
-def _topic_id(place: FoundPartition) -> str | None:
+def _topic_id(place: ListedPartition) -> str | None:
     if isinstance(place.storage, TieredStorage):
         return place.storage.remote.partition.topic_id
     metadata = read_partition_metadata(place.storage, place.directory)

@@ -120,7 +120,7 @@ def walk_transactions(log: ListedLog, end_offset: int) -> Iterator[Transaction]:
     """
     tracker = transaction_tracker(log)
     for ended in follow_transactions(log, tracker, log.first_offset, log.log_end_offset):
-        yield from _with_data(map(Transaction.of, ended.tolist()), end_offset)
+        yield from _with_data(map(Transaction.from_row, ended.tolist()), end_offset)
     yield from _with_data(tracker.open_transactions, end_offset)
 
 

@@ -81,7 +81,7 @@ class ProducerSurvey:
                 ]
             if segment.end_offset_bound is not None:
                 walk.check_whole()
-        self.segments.append(measures.of(segment.base_offset))
+        self.segments.append(measures.to_measures(segment.base_offset))
 
 
 def survey_producers(segments: Sequence[Segment]) -> ProducerSurvey:
@@ -121,7 +121,7 @@ class _Measures:
             known = self.earliest_horizon_ms
             self.earliest_horizon_ms = earliest if known < 0 else min(known, earliest)
 
-    def of(self, base_offset: int) -> SegmentMeasures:
+    def to_measures(self, base_offset: int) -> SegmentMeasures:
         return SegmentMeasures(
             base_offset=base_offset,
             largest_timestamp=self.largest_timestamp,

@@ -85,7 +85,7 @@ class Transaction:
     last_stable_offset: int = kernels.NO_OFFSET
 
     @classmethod
-    def of(cls, row: Sequence[int]) -> Self:
+    def from_row(cls, row: Sequence[int]) -> Self:
         """Give one that has ended, from the fields of `producer_kernels`."""
         return cls(
             producer_id=row[kernels.ENDED_ID],
@@ -197,7 +197,7 @@ class ProducerTracker:
         self._ended = np.empty((_MIN_ENDED, kernels.ENDED_FIELDS), np.int64)
 
     @classmethod
-    def of(cls, states: Iterable[ProducerState], next_offset: int) -> Self:
+    def from_states(cls, states: Iterable[ProducerState], next_offset: int) -> Self:
         """Begin with the producers of a snapshot at an offset."""
         tracker = cls()
         tracker.next_offset = next_offset
@@ -285,7 +285,9 @@ class ProducerTracker:
         CorruptRecordError
             A marker that cannot be read, or has a wrong checksum.
         """
-        return [Transaction.of(row) for row in self.follow(piece, source, from_offset).tolist()]
+        return [
+            Transaction.from_row(row) for row in self.follow(piece, source, from_offset).tolist()
+        ]
 
     def follow(self, piece: Piece, source: str, from_offset: int = 0) -> Int64s:
         """Follow the next batches as `take` does; gives rows of ENDED_FIELDS fields."""

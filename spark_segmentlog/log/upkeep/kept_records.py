@@ -160,7 +160,7 @@ class _PieceFilter:
         self._is_control = table.is_control
         self._has_horizon = table.has_delete_horizon
         self._is_over = self._has_horizon & (table.base_timestamp <= self._rules.now_ms)
-        self._discardable = kept.tracker.find_discardable(piece, source)
+        self._discardable = kept.tracker.mark_discardable(piece, source)
         # Rows of batches that stay as they are; others that stay are in `_built`.
         self._copied = np.zeros(len(table), np.bool_)
         self._built: dict[int, bytes] = {}

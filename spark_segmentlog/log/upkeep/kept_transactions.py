@@ -35,7 +35,7 @@ class TransactionTracker:
         found: Bools = inside & table.is_transactional & ~table.is_control
         return found
 
-    def find_discardable(self, piece: Piece, source: str) -> Bools:
+    def mark_discardable(self, piece: Piece, source: str) -> Bools:
         """Tell which batches may go: aborted data, and markers of which no data was seen."""
         table = piece.table
         is_control = table.is_control

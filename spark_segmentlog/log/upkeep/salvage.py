@@ -160,9 +160,13 @@ def _chosen(manager: LogManager, topics: Iterable[str]) -> dict[TopicPartition, 
             )
     chosen: dict[TopicPartition, list[PartitionLog]] = {}
     for log in manager.copies:
-        it = log.topic_partition
-        if it.topic in wanted if wanted else it.topic not in INTERNAL_TOPICS or log.is_named:
-            chosen.setdefault(it, []).append(log)
+        topic_partition = log.topic_partition
+        if (
+            topic_partition.topic in wanted
+            if wanted
+            else topic_partition.topic not in INTERNAL_TOPICS or log.is_named
+        ):
+            chosen.setdefault(topic_partition, []).append(log)
     return chosen
 
 

@@ -126,7 +126,9 @@ def _lasting_surroundings(paths: Sequence[str]) -> list[Finding]:
 def _is_broker_at_work(path: str) -> bool:
     """Tell whether high watermarks were written a moment ago, as a broker does all the time."""
     try:
-        mark = FileSignature.of(os.path.join(log_directory_of(path), HIGH_WATERMARK_CHECKPOINT))
+        mark = FileSignature.from_path(
+            os.path.join(log_directory_of(path), HIGH_WATERMARK_CHECKPOINT)
+        )
     except (FileNotFoundError, NotADirectoryError):
         return False
     return time.time_ns() - mark.modified_ns < AT_WORK_NS

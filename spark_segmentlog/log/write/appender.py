@@ -249,7 +249,7 @@ class PartitionAppender:
             self._files = self._closed.pop(0)
             self._close_rolled()
         try:
-            _remove_segments_behind(self._directory, before.base_offset)
+            _remove_segments_after(self._directory, before.base_offset)
             self._files.cut(before)
             self._segment = before
         except OSError:
@@ -324,7 +324,7 @@ class _SegmentFiles:
                 files.close(descriptor)
 
 
-def _remove_segments_behind(directory: str, base_offset: int) -> None:
+def _remove_segments_after(directory: str, base_offset: int) -> None:
     """Remove the files of segments that a failed append has begun."""
     for name in os.listdir(directory):
         for suffix in segment_suffixes():

@@ -104,10 +104,10 @@ def write_entries(
         if indexed.size_bytes == 0:
             files.write_atomically(path, data, durable=durable)
         else:
-            _write_behind(path, kept * entry.itemsize, data, durable=durable)
+            _write_after(path, kept * entry.itemsize, data, durable=durable)
 
 
-def _write_behind(path: str, position: int, data: bytes, *, durable: bool) -> None:
+def _write_after(path: str, position: int, data: bytes, *, durable: bool) -> None:
     descriptor = files.open_for_update(path)
     try:
         if data:

@@ -179,11 +179,11 @@ def _complete_indexes(
         index_interval_bytes=journal.index_interval_bytes,
         # Without the mark the next writer looks at the last segment's indexes, at no others.
         durable=is_marked or segment is not plan.segments[-1],
-        batches=_batches_behind(plan, segment, indexed, known_batches or {}),
+        batches=_batches_after(plan, segment, indexed, known_batches or {}),
     )
 
 
-def _batches_behind(
+def _batches_after(
     plan: PartitionPlan, segment: SegmentPlan, indexed: SegmentEnd, known: KnownBatches
 ) -> BatchExtents | None:
     """Join the batches after a state of a segment; None where not all of them are known."""

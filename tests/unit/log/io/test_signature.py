@@ -28,22 +28,22 @@ def listing(path: Path, *shown: list[str]) -> list[str]:
 def test_a_write_changes_a_signature_and_not_the_file(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"a")
-    before = FileSignature.of(str(path))
-    assert FileSignature.of(str(path)) == before
+    before = FileSignature.from_path(str(path))
+    assert FileSignature.from_path(str(path)) == before
     path.write_bytes(b"ab")
-    after = FileSignature.of(str(path))
+    after = FileSignature.from_path(str(path))
     assert after != before
     assert after.is_same_file(before)
     other = tmp_path / "other"
     other.write_bytes(b"ab")
-    assert not FileSignature.of(str(other)).is_same_file(after)
+    assert not FileSignature.from_path(str(other)).is_same_file(after)
 
 
 def test_what_changed_a_moment_ago_is_not_settled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     os.utime(tmp_path, (100, 100))
-    found = FileSignature.of(str(tmp_path))
+    found = FileSignature.from_path(str(tmp_path))
     for seconds, is_settled in ((100, False), (102, False), (103, True)):
         monkeypatch.setattr(time, "time_ns", lambda it=seconds: it * 1_000_000_000)
         assert found.is_settled() == is_settled

@@ -252,7 +252,7 @@ def test_a_tracker_goes_on_from_a_snapshot_of_itself() -> None:
     )
     whole = ProducerTracker()
     whole.apply(_piece([entry.encode() for entry in laid_out]), "log")
-    again = ProducerTracker.of(whole.states, whole.next_offset)
+    again = ProducerTracker.from_states(whole.states, whole.next_offset)
     assert again.states == whole.states
     assert again.last_stable_offset == whole.last_stable_offset == 3
     marker = Entry("commit", 2, 0, 0, 10, 10)
