@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,15 +20,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_segmentlog import read_arrow
+from spark_segmentlog.cli.verbs import VERBS
 from tests.support.pages import Block, blocks, pages
 from tests.support.project import PROJECT
 from tests.support.running import run
 from tests.support.sample import BROKER, DATA, PATHS, make_broker, make_logs
 
-# Lines that call make are not run; what they name must be there.
+# Targets that make is called with must be there.
 TARGETS = re.findall(r"^([a-z-]+):", (PROJECT / "Makefile").read_text(), flags=re.MULTILINE)
-# Commands that are not run: they need a broker, or the network.
+# Commands that are not run, and why; every other one is.
 NOT_RUN = {
+    "make": "builds and tests this project, which is what runs here",
     "kafka-topics.sh": "asks a broker",
     "kafka-server-stop.sh": "stops a broker",
     "kafka-server-start.sh": "starts a broker",
@@ -69,7 +74,21 @@ class Page:
                 self.spark.sql(self._below_root(statement))
         if block.kind == "sh":
             return "".join(self._run_line(line, block) for line in block.text.splitlines())
+        if block.kind == "bash":
+            return self._run_in_bash(block.text)
+        assert block.kind in ("sql", "text"), block.text
         return ""
+
+    def _run_in_bash(self, text: str) -> str:
+        """Have a shell run what is of the shell itself; the command is this checkout's."""
+        command = f'segmentlog() {{ {shlex.quote(sys.executable)} -m spark_segmentlog "$@"; }}'
+        script = f"set -e\n{command}\n{self._below_root(text)}"
+        environment = {"PATH": os.defpath, "HOME": str(self.root), "PYTHONPATH": str(PROJECT)}
+        ran = subprocess.run(
+            ["bash", "-c", script], env=environment, capture_output=True, text=True, check=True
+        )
+        assert ran.stderr == ""
+        return ran.stdout
 
     def _run_line(self, line: str, block: Block) -> str:
         words = [self._below_root(word) for word in shlex.split(line, comments=True)]
@@ -80,12 +99,11 @@ class Page:
             assert ran.exit_code == block.exit_code, line
             assert not ran.stderr or ran.exit_code, line
             return ran.stdout
+        assert words[0] in NOT_RUN, line
         if words[0] == "make":
             targets = [word for word in words[1:] if "=" not in word]
             assert targets, line
             assert set(targets) <= set(TARGETS), line
-        else:
-            assert words[0] in NOT_RUN, line
         return ""
 
 
@@ -118,7 +136,11 @@ CHECKS: dict[str, Callable[[Page], None]] = {"streaming.md": _check_streaming}
 
 
 @pytest.mark.parametrize("path", pages(), ids=lambda path: path.name)
-def test_every_block_runs_as_typed(spark: SparkSession, tmp_path: Path, path: Path) -> None:
+def test_every_block_runs_as_typed(
+    spark: SparkSession, tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
     page = Page(path.read_text(), tmp_path, spark)
     try:
         page.run()
@@ -140,7 +162,22 @@ def test_commands_that_are_not_run_are_typed_somewhere() -> None:
         for line in block.text.splitlines()
         if shlex.split(line, comments=True)
     }
-    assert typed - {"segmentlog", "make"} == NOT_RUN.keys()
+    assert typed - {"segmentlog"} == NOT_RUN.keys()
+
+
+def test_commands_in_prose_are_those_of_the_command_line() -> None:
+    """What stands within a sentence is not run; its verb and its options are there."""
+    found = 0
+    for path in pages():
+        for text in re.findall(r"`segmentlog ([^`]+)`", path.read_text()):
+            name, *words = shlex.split(text.replace("\n", " "))
+            if name == "VERB" or name not in VERBS:
+                assert name in ("VERB", "--help"), text
+                continue
+            known = {option for it in VERBS[name].command.params for option in it.opts}
+            assert {word for word in words if word.startswith("--")} <= known, text
+            found += 1
+    assert found > 20
 
 
 def test_checks_are_of_pages_that_are_there() -> None:
