@@ -22,8 +22,8 @@ from tests.support.stream import Stream
 pytestmark = pytest.mark.interop
 
 READS = int(os.environ.get("BESIDE_BROKER_READS", "1000"))
-# Of kinds that take longer, one read in so many.
-EVERY = 40
+# Runs of what takes longer: verbs and views, one after the other in turn.
+RUNS = int(os.environ.get("BESIDE_BROKER_RUNS", "1000"))
 CLEANED, AGED = "cleaned.v1", "aged.v1"
 PROPERTIES = {
     "log.cleaner.backoff.ms": 100,
@@ -207,14 +207,14 @@ def traffic(jars: KafkaJars, tmp_path: Path) -> Iterator[tuple[Broker, Traffic]]
 def test_every_read_beside_a_broker_is_whole(traffic: tuple[Broker, Traffic]) -> None:
     broker, running = traffic
     reads = Reads(broker.log_directories, running)
-    slow = (reads.batches, reads.segments, reads.ls, reads.dump, reads.verify, reads.recover)
-    for number in range(READS):
-        reads.rows()
-        reads.rows_that_age()
-        reads.stream()
-        for place, read in enumerate(slow):
-            if number % EVERY == place:
-                read()
+    turns = (reads.ls, reads.dump, reads.verify, reads.batches, reads.segments, reads.recover)
+    for number in range(max(READS, RUNS)):
+        if number < READS:
+            reads.rows()
+            reads.rows_that_age()
+            reads.stream()
+        if number < RUNS:
+            turns[number % len(turns)]()
         assert not running.errors
         if number % 100 == 99:
             print(f"{number + 1} rounds", flush=True)
