@@ -27,7 +27,10 @@ from spark_segmentlog.record.codec.codec import Levels
 from spark_segmentlog.record.codec.codecs import CODECS
 from spark_segmentlog.record.columns import COLUMNS
 from spark_segmentlog.record.system.topics import INTERNAL_TOPICS
+from tests.support.broker_data import PRODUCERS
+from tests.support.compatibility import versions_that_ran
 from tests.support.kafka_differences import DIFFERENCES
+from tests.support.kafka_jars import KAFKA_VERSION
 from tests.support.pages import site_pages
 
 _PLACE: Final = re.compile(
@@ -108,6 +111,18 @@ def internal_topics_table() -> str:
     return _table(("topic", "holds", "view"), rows)
 
 
+def spark_versions_table() -> str:
+    """Write a table of the versions of Spark that ran."""
+    return _table(("Spark", "Python", "what it lacks"), versions_that_ran())
+
+
+def kafka_versions_table() -> str:
+    """Write a table of the brokers whose logs are read, and that are given what is written."""
+    read = sorted({producer.split("-")[1] for producer in PRODUCERS})
+    rows = ((version, "yes", _yes(version == KAFKA_VERSION)) for version in read)
+    return _table(("Kafka", "its logs are read", "it opens what is written"), rows)
+
+
 def kafka_differences_table() -> str:
     """Write a table of what is meant to differ from Spark's Kafka source and sink."""
     rows = ((it.what, it.theirs, it.ours) for it in DIFFERENCES.values())
@@ -160,6 +175,8 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
     "topics of Kafka's own": internal_topics_table,
     **{f"view {view}": partial(fields_table, schema_of(view)) for view in VIEW_COLUMNS},
     **{f"view {view}": partial(fields_table, it) for view, it in SYSTEM_SCHEMAS.items()},
+    "versions of Spark": spark_versions_table,
+    "versions of Kafka": kafka_versions_table,
     "differences from the Kafka source": kafka_differences_table,
     "corrupt record": partial(fields_table, list(CORRUPT_RECORD_TYPE)),
     "verbs": verbs_table,

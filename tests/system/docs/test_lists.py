@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 from spark_segmentlog import errors
@@ -33,6 +34,14 @@ def test_conditions_of_data_loss_are_those_of_the_code() -> None:
     page = (DOCS / "errors.md").read_text()
     pattern = r"\bKAFKA_DATA_LOSS\.[A-Z_]+\b"
     assert set(re.findall(pattern, page)) == set(re.findall(pattern, code))
+
+
+def test_packages_to_install_beside_a_vendors_spark_are_all_others() -> None:
+    needed = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["dependencies"]
+    line = "pip install " + " ".join(
+        f"'{each}'" for each in needed if not each.startswith("pyspark")
+    )
+    assert line in (DOCS / "compatibility.md").read_text()
 
 
 def test_every_difference_from_the_kafka_source_is_shown_beside_a_broker() -> None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
 
+from spark_segmentlog.query.options import parse_read_options
 from spark_segmentlog.spark import versions
-from spark_segmentlog.spark.stream_reader import SegmentLogStreamReader
+from spark_segmentlog.spark.pushdown import warn_unless_pushed
+from spark_segmentlog.spark.stream_reader import SegmentLogStreamReader, make_stream_reader
+from spark_segmentlog.spark.writer import make_stream_writer
 from tests.support.stream import GrowingLog, batch, request_of
 
 
@@ -18,6 +24,44 @@ def _each_lack_is_said_anew() -> Iterator[None]:
     versions.warn_of_lack.cache_clear()
     yield
     versions.warn_of_lack.cache_clear()
+
+
+def _push(path: Path) -> None:
+    warn_unless_pushed(parse_read_options({"path": str(path), "pushdown": "true"}))
+
+
+def _limit(path: Path) -> None:
+    make_stream_reader(request_of(path, maxOffsetsPerTrigger="5"))
+
+
+def _sink(path: Path) -> None:
+    schema = StructType([StructField("value", BinaryType())])
+    make_stream_writer({"path": str(path), "topic": "t"}, schema)
+
+
+@pytest.mark.parametrize(
+    ("lack", "use", "since"),
+    [
+        ("PUSHES_FILTERS", _push, "4.1"),
+        ("HANDS_ARROW_TO_STREAM_SINKS", _sink, "4.1"),
+        ("LIMITS_MICRO_BATCHES", _limit, "4.2"),
+    ],
+)
+def test_what_a_version_lacks_is_said_once_by_its_name(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    lack: str,
+    use: Callable[[Path], None],
+    since: str,
+) -> None:
+    monkeypatch.setattr(versions, lack, False)
+    with caplog.at_level(logging.WARNING):
+        use(tmp_path)
+        use(tmp_path)
+    [told] = caplog.messages
+    assert told.startswith(f"Spark {pyspark.__version__}: ")
+    assert told.endswith(f"; Spark {since} and later can")
 
 
 def rows_between(reader: SegmentLogStreamReader, start: Any, end: Any) -> list[int]:
