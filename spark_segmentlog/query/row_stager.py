@@ -113,12 +113,12 @@ class RowStager:
     def _rows_by_topic(
         self, arrow_batch: pa.RecordBatch
     ) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:
-        place = self._plan.columns.topic
-        if place is None:
+        index = self._plan.columns.topic
+        if index is None:
             assert self._plan.options.topic is not None
             yield self._plan.options.topic, np.arange(arrow_batch.num_rows)
             return
-        topics = arrow_batch.column(place)
+        topics = arrow_batch.column(index)
         if topics.null_count:
             row = self._first_row + int(np.argmax(topics.is_null().to_numpy(zero_copy_only=False)))
             raise InvalidRowError(
@@ -184,7 +184,7 @@ class _TopicRows:
             )
         partition_indexes = self._partition_indexes[partitions]
         if (partition_indexes == _NO_INDEX).any():
-            self._open_slots(partitions, rows + first_row)
+            self._open_partitions(partitions, rows + first_row)
             partition_indexes = self._partition_indexes[partitions]
         return partition_indexes
 
@@ -199,16 +199,18 @@ class _TopicRows:
                 f"{self._topic}, allowed are 0 to {self._named_limit - 1}{why}"
             )
 
-    def _open_slots(self, partitions: npt.NDArray[np.int32], rows: npt.NDArray[np.int64]) -> None:
-        used, first_places = np.unique(partitions, return_index=True)
-        for partition, place in zip(used.tolist(), first_places.tolist(), strict=True):
+    def _open_partitions(
+        self, partitions: npt.NDArray[np.int32], rows: npt.NDArray[np.int64]
+    ) -> None:
+        used, first_indexes = np.unique(partitions, return_index=True)
+        for partition, index in zip(used.tolist(), first_indexes.tolist(), strict=True):
             if self._partition_indexes[partition] != _NO_INDEX:
                 continue
             topic_partition = TopicPartition(self._topic, partition)
             try:
                 directory = self._layout.directory_of(topic_partition)
             except UnknownTopicOrPartitionError as error:
-                raise InvalidRowError(f"column partition, row {rows[place]}: {error}") from error
+                raise InvalidRowError(f"column partition, row {rows[index]}: {error}") from error
             self._partition_indexes[partition] = self._staging.index_of(topic_partition, directory)
 
 
@@ -247,10 +249,10 @@ def _make_encoder(options: WriteOptions) -> RecordBatchEncoder:
 
 
 def _rows_of(
-    arrow_batch: pa.RecordBatch, place: int | None, rows: npt.NDArray[np.int64]
+    arrow_batch: pa.RecordBatch, index: int | None, rows: npt.NDArray[np.int64]
 ) -> pa.Array | None:
     """Pick rows of a column, all or some, in the order given."""
-    if place is None:
+    if index is None:
         return None
-    column = arrow_batch.column(place)
+    column = arrow_batch.column(index)
     return column if len(rows) == len(column) else column.take(pa.array(rows))

@@ -122,9 +122,9 @@ class RowShape:
         return pa.RecordBatch.from_arrays(
             [
                 _fit(pa.array(corrupt, field.type), field)
-                if place == self.corrupt_index
+                if index == self.corrupt_index
                 else _fit(pa.nulls(len(corrupt), field.type), field)
-                for place, field in enumerate(self.schema)
+                for index, field in enumerate(self.schema)
             ],
             schema=self.schema,
         )
@@ -142,7 +142,7 @@ def shape_rows(schema: pa.Schema, options: ReadOptions) -> RowShape:
     by_key = {name.lower(): name for name in known}
     columns = []
     corrupt_index = None
-    for place, wanted in enumerate(schema):
+    for index, wanted in enumerate(schema):
         name = by_key.get(wanted.name.lower())
         if name is None:
             raise SchemaError(_unknown_text(wanted.name, by_key))
@@ -153,7 +153,7 @@ def shape_rows(schema: pa.Schema, options: ReadOptions) -> RowShape:
                 f"{sql_name(known[name])}"
             )
         if name == CORRUPT_RECORD:
-            corrupt_index = place
+            corrupt_index = index
         else:
             columns.append(name)
     _check_distinct([field.name for field in schema])

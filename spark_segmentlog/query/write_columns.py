@@ -34,6 +34,6 @@ class WriteColumns:
     def to_encode(self, arrow_batch: pa.RecordBatch) -> pa.RecordBatch:
         """Pick the columns that go into records; nothing is copied."""
         return pa.RecordBatch.from_arrays(
-            [arrow_batch.column(place) for _, place in self.encoded],
+            [arrow_batch.column(index) for _, index in self.encoded],
             names=[name for name, _ in self.encoded],
         )

@@ -60,26 +60,26 @@ def find_write_columns(schema: StructType, *, topic: str | None) -> WriteColumns
     SchemaError
         A column that is not known, named twice, of another type, or missing.
     """
-    places: dict[str, int] = {}
-    for place, field in enumerate(schema):
+    indexes: dict[str, int] = {}
+    for index, field in enumerate(schema):
         name = field.name.lower()
-        if name in places:
+        if name in indexes:
             raise SchemaError(f"column '{field.name}' is there more than once")
         if name not in _ALLOWED and name not in IGNORED:
             raise SchemaError(_unknown_text(field.name))
-        places[name] = place
+        indexes[name] = index
         _check_type(field.name, field.dataType)
-    if "value" not in places:
+    if "value" not in indexes:
         raise SchemaError("Required attribute 'value' not found: no column of that name.")
-    if topic is None and "topic" not in places:
+    if topic is None and "topic" not in indexes:
         raise SchemaError(
             "topic option required when no 'topic' attribute is present. Use the topic option for "
             "setting a topic."
         )
     return WriteColumns(
-        encoded=tuple((name, places[name]) for name in ENCODED if name in places),
-        topic=places.get("topic") if topic is None else None,
-        partition=places.get("partition"),
+        encoded=tuple((name, indexes[name]) for name in ENCODED if name in indexes),
+        topic=indexes.get("topic") if topic is None else None,
+        partition=indexes.get("partition"),
     )
 
 
