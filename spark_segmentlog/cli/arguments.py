@@ -18,6 +18,7 @@ from spark_segmentlog.errors import (
 from spark_segmentlog.log.directory.paths import log_directory_of
 from spark_segmentlog.log.io.lock import DEFAULT_LOCK_TIMEOUT_MS
 from spark_segmentlog.log.io.reading import local_path
+from spark_segmentlog.log.io.storage_options import StorageOptions
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.partition.partition_log import PartitionLog
@@ -66,6 +67,9 @@ def remote_options(verb: _F) -> _F:
         remote_layout: str | None,
         remote_keys: tuple[tuple[str, str], ...],
         remote_topic_ids: tuple[str, ...],
+        endpoint: str | None,
+        region: str | None,
+        anonymous: bool,
         **others: Any,
     ) -> Any:
         remote = RemoteOptions(
@@ -73,6 +77,7 @@ def remote_options(verb: _F) -> _F:
             layout=remote_layout,
             keys=Keys(remote_keys),
             topic_ids=remote_topic_ids,
+            storage=StorageOptions(endpoint=endpoint, region=region, is_anonymous=anonymous),
         )
         return verb(*arguments, remote=remote, **others)
 
@@ -107,6 +112,11 @@ _REMOTE_OPTIONS: Final = (
         metavar="ID",
         multiple=True,
         help="A topic to read of several of one name, or one that was deleted.",
+    ),
+    click.option("--endpoint", metavar="URL", help="The server of s3: paths, if not Amazon's."),
+    click.option("--region", help="Its region; AWS_ACCESS_KEY_ID and its like say who asks."),
+    click.option(
+        "--anonymous", is_flag=True, help="Sign no requests to s3: paths: the bucket is public."
     ),
 )
 

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from spark_segmentlog.errors import OptionValueError
+from spark_segmentlog.log.io.reading import without_secrets
 
 
 class OptionScope(StrEnum):
@@ -39,6 +40,8 @@ class Option:
         The default as the documentation shows it, where that is not the value.
     ignored_in : tuple of OptionScope
         What warns and goes on, as Spark's Kafka source does; all others refuse it.
+    is_secret : bool
+        Whether no message may have its value.
     """
 
     name: str
@@ -48,6 +51,7 @@ class Option:
     default: Any = None
     shown: str | None = None
     ignored_in: tuple[OptionScope, ...] = ()
+    is_secret: bool = False
 
     @property
     def field(self) -> str:
@@ -74,7 +78,8 @@ class Option:
         try:
             return self.parse(text.strip())
         except ValueError as error:
-            raise OptionValueError(f"option '{self.name}' is '{text}': {error}") from error
+            shown = "not shown" if self.is_secret else f"'{without_secrets(text)}'"
+            raise OptionValueError(f"option '{self.name}' is {shown}: {error}") from error
 
 
 def snake_case(name: str) -> str:

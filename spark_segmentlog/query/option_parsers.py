@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from spark_segmentlog.log.names import is_topic_name
 from spark_segmentlog.log.tier.remote_segment import is_uuid
@@ -138,6 +138,18 @@ def key_files(text: str) -> tuple[tuple[str, str], ...]:
     except ValueError as error:
         raise ValueError(f"{expected} ({error})") from error
     if not isinstance(found, dict) or not all(isinstance(path, str) for path in found.values()):
+        raise ValueError(expected)
+    return tuple(sorted(found.items()))
+
+
+def settings(text: str) -> tuple[tuple[str, Any], ...]:
+    """Read a JSON object, as pairs in the order of the names."""
+    expected = "expected a JSON object"
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ValueError(expected) from error
+    if not isinstance(found, dict):
         raise ValueError(expected)
     return tuple(sorted(found.items()))
 

@@ -13,6 +13,7 @@ from dataclasses import fields
 from typing import Any, Final
 
 from spark_segmentlog.errors import OptionValueError, UnknownOptionError
+from spark_segmentlog.log.io.storage_options import StorageOptions
 from spark_segmentlog.log.tier.remote_options import RemoteOptions
 from spark_segmentlog.log.tier.remote_segment import Keys
 from spark_segmentlog.query.offsets import (
@@ -98,6 +99,15 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool = False) -
                 layout=values["remote_storage_layout"],
                 keys=Keys(values["remote_storage_keys"]),
                 topic_ids=values["remote_storage_topic_ids"],
+                storage=StorageOptions(
+                    endpoint=values["storage_endpoint"],
+                    region=values["storage_region"],
+                    access_key=values["storage_access_key"],
+                    secret_key=values["storage_secret_key"],
+                    session_token=values["storage_session_token"],
+                    is_anonymous=values["storage_anonymous"],
+                    settings=values["storage_settings"],
+                ),
             ),
             "ignored": ignored,
         }

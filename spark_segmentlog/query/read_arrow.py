@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ def read_arrow(
     *,
     columns: Sequence[str] | None = None,
     use_threads: bool = True,
+    filesystem: Any = None,
     **options: Any,
 ) -> pa.RecordBatchReader:
     """Read the same rows as ``spark.read.format("segmentlog")``, without Spark.
@@ -44,6 +46,9 @@ def read_arrow(
         Memory grows with the threads: there are two pieces more than threads at once, each of some
         MiB of the file, and of 64 MiB of rows at most. Close or drop a reader that is not used up,
         which ends its threads. Without, only the reading of the next piece has a thread.
+    filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
+        What opens the paths, which are then its own; by default the local disk, or what their
+        scheme says.
     **options
         The options of a batch read in snake case (``starting_offsets``, ``kafka_isolation_level``),
         as text or as Python values: numbers, booleans, lists, dicts for JSON.
@@ -60,6 +65,7 @@ def read_arrow(
         One of its subclasses, for options, paths and schema; while reading, for bad bytes and loss.
     """
     parsed = parse_read_options(keywords_to_options(path_texts(paths), options))
+    parsed = replace(parsed, filesystem=filesystem)
     warn_ignored(parsed)
     schema = default_schema(parsed) if columns is None else schema_of_columns(columns, parsed)
     request = ReadRequest(options=parsed, shape=shape_rows(schema, parsed), read_ahead=True)

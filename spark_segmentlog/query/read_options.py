@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.tier.remote_options import NO_REMOTE, RemoteOptions
@@ -105,6 +105,59 @@ READ_OPTIONS: Final = (
         READS,
         "ids of topics to read from the store: of several that had one name, or deleted ones",
         default=(),
+    ),
+    Option(
+        "storage.endpoint",
+        parse.non_empty,
+        READS,
+        "URL of the server of `s3:` paths, and of such `remoteStorage`",
+        shown="of the URI, `AWS_ENDPOINT_URL`, Amazon's",
+    ),
+    Option(
+        "storage.region",
+        parse.non_empty,
+        READS,
+        "its region",
+        shown="of the URI, `AWS_REGION`, the bucket's",
+    ),
+    Option(
+        "storage.accessKey",
+        parse.non_empty,
+        READS,
+        "who asks it",
+        shown="of the URI, the environment",
+        is_secret=True,
+    ),
+    Option(
+        "storage.secretKey",
+        parse.non_empty,
+        READS,
+        "the secret of that access key",
+        shown="of the URI, the environment",
+        is_secret=True,
+    ),
+    Option(
+        "storage.sessionToken",
+        parse.non_empty,
+        READS,
+        "its session token, where it is a temporary one",
+        shown="of the environment",
+        is_secret=True,
+    ),
+    Option(
+        "storage.anonymous",
+        parse.boolean,
+        READS,
+        "whether requests are not signed, for a public bucket",
+        default=False,
+    ),
+    Option(
+        "storage.settings",
+        parse.settings,
+        READS,
+        "for other URIs: JSON of arguments to fsspec's file system of that scheme",
+        default=(),
+        is_secret=True,
     ),
     Option(
         "subscribe",
@@ -295,7 +348,8 @@ class TopicSelection:
 class ReadOptions:
     """Options of a read, parsed and checked; travels to tasks.
 
-    `ignored` names what was given and means nothing here.
+    `ignored` names what was given and means nothing here. `filesystem` is what opens the paths,
+    where a program gave one.
     """
 
     paths: tuple[str, ...]
@@ -321,6 +375,7 @@ class ReadOptions:
     view: View
     ignored: tuple[str, ...]
     remote: RemoteOptions = NO_REMOTE
+    filesystem: Any = None
 
     @property
     def is_read_committed(self) -> bool:

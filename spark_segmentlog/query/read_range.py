@@ -46,6 +46,8 @@ def open_log_manager(options: ReadOptions) -> LogManager:
         skip_corrupt=options.mode is not Mode.FAILFAST,
         check_crcs=options.check_crcs,
         remote=options.remote,
+        filesystem=options.filesystem,
+        remote_filesystem=options.filesystem,
     )
 
 

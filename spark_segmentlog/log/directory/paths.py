@@ -26,7 +26,7 @@ from spark_segmentlog.log.directory.state import LogDirectoryState
 from spark_segmentlog.log.directory.versions import VERSIONS_FILE_NAME
 from spark_segmentlog.log.formats import checkpoints
 from spark_segmentlog.log.io.lock import BROKER_LOCK_FILE_NAME
-from spark_segmentlog.log.io.reading import LOCAL, Storage
+from spark_segmentlog.log.io.reading import LOCAL, Storage, without_secrets
 from spark_segmentlog.log.io.remote import resolve_storage
 from spark_segmentlog.log.io.signature import LISTING_ATTEMPTS, list_whole
 from spark_segmentlog.log.names import (
@@ -125,8 +125,8 @@ class PathResolver:
 
     Parameters
     ----------
-    filesystem : pyarrow or fsspec file system, or None
-        None for the local disk, or what a path's scheme says.
+    filesystem : pyarrow or fsspec file system, StorageOptions, or None
+        Without a file system, the local disk or what a path's scheme says.
     include_deleted : bool
         Whether ``-delete`` and ``-stray`` directories count.
     reader : FolderReader
@@ -185,7 +185,7 @@ class PathResolver:
                 self._empty[0]
                 if self._empty
                 else EmptyLogDirectoryError(
-                    f"{', '.join(paths)} holds no partition yet: a commit is making the first ones"
+                    f"{_shown(paths)} holds no partition yet: a commit is making the first ones"
                 )
             )
         return self._states
@@ -364,6 +364,10 @@ def _agree(
 def _names_internal_topics(pattern: str) -> bool:
     """Tell whether a glob asks for the broker's own topics, and does not just match them too."""
     return any(part.startswith(INTERNAL_TOPIC_PREFIX) for part in pattern.split("/"))
+
+
+def _shown(paths: Sequence[str]) -> str:
+    return ", ".join(map(without_secrets, paths))
 
 
 def _empty_text(path: str, directories: Sequence[str], files: Sequence[str]) -> str:

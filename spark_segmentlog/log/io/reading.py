@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 FIRST_ZERO_CHECK_BYTES: Final = 4 * 1024
 ZERO_CHECK_BYTES: Final = 1024 * 1024
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_SECRET: Final = re.compile(r"(?<=://)[^/@?]*@|\?.*")
 _LOCAL_URI: Final = re.compile(r"file:(?:/|///+|//localhost/+)(?!/)")
 
 
@@ -294,8 +295,8 @@ def local_path(path: str) -> str:
     """
     if not is_local(path):
         raise NotALogDirectoryError(
-            f"{path} is no local path: what is written lies in a POSIX file system that all who "
-            "write it share"
+            f"{without_secrets(path)} is no local path: what is written lies in a POSIX file "
+            "system that all who write it share"
         )
     return without_file_scheme(path)
 
@@ -303,6 +304,12 @@ def local_path(path: str) -> str:
 def is_local(path: str) -> bool:
     """Tell whether a path is on the local disk, without asking any other file system."""
     return _URI.match(path) is None or _LOCAL_URI.match(path) is not None
+
+
+def without_secrets(text: str) -> str:
+    """Leave out of a URI, or of a text with some, what may hold credentials, for messages."""
+    is_harmless = "://" not in text or _LOCAL_URI.match(text) is not None
+    return text if is_harmless else _SECRET.sub("", text)
 
 
 def without_file_scheme(path: str) -> str:

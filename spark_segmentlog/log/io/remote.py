@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from spark_segmentlog.errors import LogPathNotFoundError
 from spark_segmentlog.log.io.far_storage import FarStorage
@@ -15,13 +14,12 @@ from spark_segmentlog.log.io.reading import (
     not_there,
     permission_checked,
     without_file_scheme,
+    without_secrets,
 )
 from spark_segmentlog.log.io.remote_file import RangeSource
 from spark_segmentlog.log.io.s3 import SCHEMES as S3_SCHEMES
 from spark_segmentlog.log.io.s3 import open_bucket
 from spark_segmentlog.log.io.storage_options import NO_STORAGE_OPTIONS, StorageOptions
-
-_SECRET: Final = re.compile(r"(?<=://)[^/@?]*@|\?.*")
 
 
 class _ArrowRanges:
@@ -153,11 +151,6 @@ def resolve_storage(path: str, filesystem: Any = None) -> tuple[Storage, str]:
     if is_local(path):
         return LOCAL, without_file_scheme(path)
     return _far_storage(path, filesystem or NO_STORAGE_OPTIONS)
-
-
-def without_secrets(uri: str) -> str:
-    """Leave out of a URI what may hold credentials, for messages."""
-    return uri if is_local(uri) else _SECRET.sub("", uri)
 
 
 def _far_storage(uri: str, options: StorageOptions) -> tuple[Storage, str]:

@@ -30,7 +30,7 @@ from spark_segmentlog.log.directory.listing import PartitionListing, list_partit
 from spark_segmentlog.log.directory.paths import ListedPartition, PathResolver
 from spark_segmentlog.log.directory.state import NOTHING_COMMITTED, LogDirectoryState, are_unchanged
 from spark_segmentlog.log.formats import checkpoints
-from spark_segmentlog.log.io.reading import Storage
+from spark_segmentlog.log.io.reading import Storage, without_secrets
 from spark_segmentlog.log.io.signature import LISTING_ATTEMPTS, FileSignature
 from spark_segmentlog.log.io.threads import in_parallel
 from spark_segmentlog.log.names import TopicPartition
@@ -110,7 +110,7 @@ class LogManager:
             raise LogPathNotFoundError("no path was given, at least one is needed")
         source = _Source(
             paths=tuple(texts),
-            filesystem=filesystem,
+            filesystem=remote.storage if filesystem is None else filesystem,
             include_deleted=include_deleted,
             may_be_empty=may_be_empty,
             skip_corrupt=skip_corrupt,
@@ -259,8 +259,9 @@ class _Source:
 
     def moves_too_fast(self) -> SegmentLogError:
         """Make the error for a log that is never the same twice."""
+        shown = ", ".join(map(without_secrets, self.paths))
         return SegmentLogError(
-            f"{', '.join(self.paths)} changed during each of {LISTING_ATTEMPTS} listings: commits "
+            f"{shown} changed during each of {LISTING_ATTEMPTS} listings: commits "
             "follow each other faster than the folders can be listed"
         )
 

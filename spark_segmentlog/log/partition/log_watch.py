@@ -24,7 +24,7 @@ from spark_segmentlog.log.directory.listing import PartitionListing, list_partit
 from spark_segmentlog.log.directory.paths import ListedPartition, PathResolver
 from spark_segmentlog.log.directory.state import LogDirectoryState, are_unchanged
 from spark_segmentlog.log.formats import checkpoints
-from spark_segmentlog.log.io.reading import LOCAL, Storage
+from spark_segmentlog.log.io.reading import LOCAL, Storage, without_secrets
 from spark_segmentlog.log.io.signature import LISTING_ATTEMPTS, FileSignature
 from spark_segmentlog.log.io.threads import in_parallel
 from spark_segmentlog.log.names import MAX_OFFSET, TopicPartition
@@ -107,6 +107,7 @@ class LogWatch:
         remote: RemoteOptions = NO_REMOTE,
     ) -> None:
         self._tier = Tier(remote)
+        self._storage = remote.storage
         self._paths = tuple(paths)
         self._choose = choose
         self._skip_corrupt = skip_corrupt
@@ -141,15 +142,16 @@ class LogWatch:
             if is_current or bounds == earlier:
                 return found
             earlier = bounds
+        shown = ", ".join(map(without_secrets, self._paths))
         raise SegmentLogError(
-            f"{', '.join(self._paths)} changed during each of {LISTING_ATTEMPTS} looks: commits "
+            f"{shown} changed during each of {LISTING_ATTEMPTS} looks: commits "
             "follow each other faster than the folders can be listed"
         )
 
     def _look_once(self) -> tuple[dict[TopicPartition, WatchedPartitionLog], bool]:
         """Look, and tell whether no commit came by meanwhile."""
         reader = RememberingReader(self._memo, self._log_directories, is_patient=True)
-        resolver = PathResolver(None, reader=reader, finder=self._tier)
+        resolver = PathResolver(self._storage, reader=reader, finder=self._tier)
         states = resolver.resolve(self._paths)
         places = self._tier.attach(resolver.places, states, resolver.storages)
         logs = [self._open(place, states) for place in places]

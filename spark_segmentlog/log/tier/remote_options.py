@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from spark_segmentlog.log.io.storage_options import NO_STORAGE_OPTIONS, StorageOptions
 from spark_segmentlog.log.tier.remote_segment import Keys
 
 
@@ -23,12 +24,15 @@ class RemoteOptions:
     topic_ids : tuple of str
         Of topics that are read from a store though the log directory has none such, or another of
         that name.
+    storage : StorageOptions
+        How file systems are reached, those of log directories too.
     """
 
     uris: tuple[str, ...] = ()
     layout: str | None = None
     keys: Keys = field(default_factory=Keys)
     topic_ids: tuple[str, ...] = ()
+    storage: StorageOptions = NO_STORAGE_OPTIONS
 
 
 NO_REMOTE: Final = RemoteOptions()

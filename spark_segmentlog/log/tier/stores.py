@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spark_segmentlog.errors import RemoteStorageError
-from spark_segmentlog.log.io.reading import Storage
-from spark_segmentlog.log.io.remote import resolve_storage, without_secrets
+from spark_segmentlog.log.io.reading import Storage, without_secrets
+from spark_segmentlog.log.io.remote import resolve_storage
 from spark_segmentlog.log.tier.chunked import ChunkedLayout
 from spark_segmentlog.log.tier.listed_storage import ListedFolders
 from spark_segmentlog.log.tier.local_tiered import LocalTieredLayout
@@ -65,12 +65,12 @@ def open_store(uri: str, layout: str | None = None, filesystem: Any = None) -> R
                 "option remoteStorage.layout names the one of a store that is empty"
             )
         return store
-    return RemoteStore(storage, _root(storage, path), layout)
+    return RemoteStore(storage, store_root(storage, path), layout)
 
 
 def find_store(folders: ListedFolders, path: str) -> RemoteStore | None:
     """Look which layout a path is of; None where it is of none."""
-    root = _root(folders, path)
+    root = store_root(folders, path)
     for layout in LAYOUTS:
         if layout.recognises(folders, root):
             return RemoteStore(folders.storage, root, layout.name)
@@ -83,6 +83,6 @@ def is_store(uri: str) -> bool:
     return find_store(ListedFolders(storage), path) is not None
 
 
-def _root(storage: Storage, path: str) -> str:
+def store_root(storage: Storage, path: str) -> str:
     """Give a folder with a slash after it, and the beginning of names as it is."""
     return path if path.endswith("/") or not storage.is_directory(path) else f"{path}/"

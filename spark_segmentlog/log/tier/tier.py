@@ -18,7 +18,7 @@ from spark_segmentlog.log.tier.remote_log import RemoteLog
 from spark_segmentlog.log.tier.remote_options import NO_REMOTE, RemoteOptions
 from spark_segmentlog.log.tier.remote_segment import TopicIdPartition
 from spark_segmentlog.log.tier.remote_source import RemoteSource
-from spark_segmentlog.log.tier.stores import RemoteStore, find_store, open_store
+from spark_segmentlog.log.tier.stores import RemoteStore, find_store, open_store, store_root
 from spark_segmentlog.log.tier.tiered_storage import TieredStorage
 from spark_segmentlog.record.system.topics import INTERNAL_TOPICS
 
@@ -35,7 +35,7 @@ class Tier:
 
     def __init__(self, options: RemoteOptions = NO_REMOTE, filesystem: Any = None) -> None:
         self._options = options
-        self._filesystem = filesystem
+        self._filesystem = options.storage if filesystem is None else filesystem
         self._source: RemoteSource | None = None
         self._alone: dict[str, RemoteSource] = {}
         self._log_directories: tuple[tuple[Storage, str], ...] = ()
@@ -57,7 +57,7 @@ class Tier:
         store = (
             find_store(folders, path)
             if layout is None or self._options.uris
-            else open_store(path, layout, getattr(storage, "filesystem", None))
+            else RemoteStore(storage, store_root(folders, path), layout)
         )
         if store is None:
             return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import Counter
@@ -11,12 +12,16 @@ from typing import Any
 
 import pyarrow.fs as pafs
 import pytest
+from click.testing import CliRunner
 
+from spark_segmentlog import read_arrow
+from spark_segmentlog.cli.main import main
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.partition.scan import scan_segments
 from spark_segmentlog.log.segment.scanner import ScanOptions
 from spark_segmentlog.record.read.record_filter import RecordFilter
+from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch
 from tests.support.object_store import RECORDS, ObjectStore, add_partition
 from tests.support.store_data import Store, read_rows, unpack
 
@@ -48,6 +53,10 @@ class CountingServer:
         self._server = make_server("127.0.0.1", 0, self._serve, threaded=True)
         self._thread = threading.Thread(target=self._server.serve_forever)
         self._thread.start()
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self._server.port}"
 
     def uri(self, path: str) -> str:
         place = f"scheme=http&endpoint_override=127.0.0.1:{self._server.port}"
@@ -132,3 +141,33 @@ def test_a_lookup_among_many_segments(server: CountingServer) -> None:
     assert server.requests == {"get": 3}
     # The kind of the path, the folders of topics and those of partitions besides.
     assert len(server.lists) == pages + 3
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_log_directory_in_a_bucket(
+    server: CountingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder = LogBuilder(tmp_path / "logs")
+    batches = [v2_batch([RecordSpec(value=b"%d" % it)] * 3, base_offset=3 * it) for it in range(40)]
+    for number in range(2):
+        builder.partition("t", number, [[batch] for batch in batches])
+    filesystem, bucket = pafs.FileSystem.from_uri(server.uri("far"))
+    filesystem.create_dir(bucket)
+    pafs.copy_files(str(tmp_path / "logs"), "far/logs", destination_filesystem=filesystem)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    settings: Any = {
+        "storage_endpoint": server.address,
+        "storage_region": "us-east-1",
+        "storage_access_key": "me",
+        "storage_secret_key": "hidden",
+    }
+    local = read_arrow(tmp_path / "logs").read_all()
+    assert local.num_rows == 240
+    for uri in ("s3://far/logs", "s3a://far/logs/t-*", "s3://me:hidden@far/logs/"):
+        assert read_arrow(uri, **settings).read_all().equals(local)
+    assert read_arrow("far/logs", filesystem=filesystem).read_all().equals(local)
+    verb = ["ls", "s3://far/logs", "--partitions", "--format", "json"]
+    listed = CliRunner().invoke(main, [*verb, "--endpoint", server.address, "--anonymous"])
+    assert listed.exit_code == 0, listed.output
+    assert [json.loads(line)["logEndOffset"] for line in listed.output.splitlines()] == [120, 120]

@@ -9,6 +9,11 @@ from pathlib import Path
 import pytest
 
 from spark_segmentlog.errors import DataLossError
+from spark_segmentlog.log.io.remote import resolve_storage
+from spark_segmentlog.log.tier.listed_storage import ListedFolders
+from spark_segmentlog.log.tier.remote_options import RemoteOptions
+from spark_segmentlog.log.tier.tier import Tier
+from tests.support.object_store import ObjectStore, add_partition
 from tests.support.store_data import (
     Store,
     options_of,
@@ -50,3 +55,12 @@ def test_a_segment_that_is_gone_is_left_out_where_that_is_asked_for(
     assert rows.keys() == {key for key in whole if key[1] == 1 or not first <= key[2] < after}
     assert f"offset [{first}, {after}) of topic partition t.lz4-0" in caplog.text
     assert manifest.name.replace(".rsm-manifest", ".log") in caplog.text
+
+
+def test_a_store_of_a_named_layout_is_read_where_it_was_found() -> None:
+    store = ObjectStore()
+    add_partition(store, "bucket/tier", "t", 1)
+    inner, _ = resolve_storage("bucket", store.fsspec_filesystem())
+    tier = Tier(RemoteOptions(layout="aiven"))
+    (place,) = tier.find_places(ListedFolders(inner), "bucket/tier", None)
+    assert str(place.topic_partition) == "t-0"
