@@ -343,6 +343,12 @@ class TopicSelection:
     pattern: re.Pattern[str] | None = None
     assign: tuple[TopicPartition, ...] | None = None
 
+    @property
+    def named_topics(self) -> frozenset[str]:
+        """Topics that are named; none where they are not."""
+        assigned = {topic_partition.topic for topic_partition in self.assign or ()}
+        return frozenset(assigned.union(self.subscribe or ()))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:

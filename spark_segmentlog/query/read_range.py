@@ -7,7 +7,7 @@ and after the log's end.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from spark_segmentlog.log.names import OffsetRange, TopicPartition
@@ -39,8 +39,8 @@ class ResolvedRead:
     logs: Mapping[TopicPartition, PartitionLog]
 
 
-def open_log_manager(options: ReadOptions) -> LogManager:
-    """List everything below the paths of a read."""
+def open_log_manager(options: ReadOptions, topics: Collection[str] = ()) -> LogManager:
+    """List everything below the paths of a read, or some topics alone if they are there."""
     return LogManager.open(
         options.paths,
         skip_corrupt=options.mode is not Mode.FAILFAST,
@@ -48,6 +48,7 @@ def open_log_manager(options: ReadOptions) -> LogManager:
         remote=options.remote,
         filesystem=options.filesystem,
         remote_filesystem=options.filesystem,
+        topics=topics,
     )
 
 
@@ -84,7 +85,7 @@ def resolve_read(
     OptionValueError, DataLossError, UnknownTopicOrPartitionError
     LogPathNotFoundError, NotALogDirectoryError, EmptyLogDirectoryError, LogPermissionError
     """
-    manager = open_log_manager(options)
+    manager = open_log_manager(options, options.selection.named_topics)
     chosen = partitions_asked_for(options, manager)
     offsets.check_assigned(options.starting, chosen, position="start")
     offsets.check_assigned(options.ending, chosen, position="end")

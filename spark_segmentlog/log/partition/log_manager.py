@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -77,6 +77,7 @@ class LogManager:
         check_crcs: bool = True,
         remote: RemoteOptions = NO_REMOTE,
         remote_filesystem: Any = None,
+        topics: Collection[str] = (),
     ) -> LogManager:
         """List the partitions below some paths.
 
@@ -99,6 +100,8 @@ class LogManager:
             such a store too.
         remote_filesystem : pyarrow or fsspec file system, optional
             Where those are; by default the local disk, or what their scheme says.
+        topics : collection of str
+            Topics that alone are listed, if all of them are there; by default every topic.
 
         Raises
         ------
@@ -116,6 +119,7 @@ class LogManager:
             skip_corrupt=skip_corrupt,
             check_crcs=check_crcs,
             tier=Tier(remote, remote_filesystem),
+            topics=frozenset(topics),
         )
         look = source.look()
         for _ in range(LISTING_ATTEMPTS):
@@ -222,6 +226,7 @@ class _Source:
     skip_corrupt: bool
     check_crcs: bool
     tier: Tier
+    topics: frozenset[str]
     memo: FolderMemo = field(default_factory=FolderMemo)
 
     def look(self, earlier: _Look | None = None) -> _Look:
@@ -237,7 +242,7 @@ class _Source:
             try:
                 states = resolver.resolve(self.paths)
                 places = self.tier.attach(resolver.places, states, resolver.storages)
-                logs = in_parallel(self._open, [(place, states) for place in places])
+                logs = in_parallel(self._open, [(place, states) for place in self._wanted(places)])
             except FileNotFoundError as error:
                 if isinstance(error, SegmentLogError):
                     raise
@@ -245,6 +250,16 @@ class _Source:
             look = _Look(states, resolver.storages, tuple(logs))
             return look if earlier is None else look.keeping(earlier)
         raise self.moves_too_fast()
+
+    def _wanted(self, places: Sequence[ListedPartition]) -> Sequence[ListedPartition]:
+        """Leave out other topics than are asked for; none where one of those is not there."""
+        if not self.topics <= {place.topic_partition.topic for place in places}:
+            return places
+        return [
+            place
+            for place in places
+            if not self.topics or place.topic_partition.topic in self.topics
+        ]
 
     def _open(self, found: tuple[ListedPartition, Mapping[str, LogDirectoryState]]) -> PartitionLog:
         place, states = found
