@@ -41,11 +41,12 @@ def read_arrow(
     columns : sequence of str, optional
         Columns to decode, in any order; by default those of the row schema.
     use_threads : bool
-        Whether a log of more than a few hundred KiB is read by one thread and decoded by as many as
-        `pyarrow.cpu_count()` says; not with a `mode` that steps over bad bytes, nor for a `view`.
-        Memory grows with the threads: there are two pieces more than threads at once, each of some
-        MiB of the file, and of 64 MiB of rows at most. Close or drop a reader that is not used up,
-        which ends its threads. Without, only the reading of the next piece has a thread.
+        Whether compressed segments of more than a few hundred KiB are read by one thread and
+        decoded by as many as `pyarrow.cpu_count()` says; not with a `mode` that steps over bad
+        bytes, nor for a `view`. Memory grows with the threads: there are two pieces more than
+        threads at once, each of some MiB of the file, and of 64 MiB of rows at most. Drop a reader
+        that is not used up, which ends its threads. Without, and for all else, only the reading of
+        the next piece has a thread.
     filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
         What opens the paths, which are then its own; by default the local disk, or what their
         scheme says.

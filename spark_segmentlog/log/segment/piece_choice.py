@@ -42,6 +42,11 @@ class ChosenPiece:
     is_last: bool
 
     @property
+    def is_compressed(self) -> bool:
+        """Whether any batch of the piece is."""
+        return bool(self.piece.table.codec.any())
+
+    @property
     def is_worth_a_thread(self) -> bool:
         """Whether there is enough to decode; of huge pieces one at a time is in memory."""
         selected_bytes = int(self.piece.table.size_bytes[self.selected].sum())

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
-from spark_segmentlog.log.segment.pieces import FIRST_READ_BYTES, Piece, ReadBuffer
+from spark_segmentlog.log.segment.pieces import FIRST_READ_BYTES, ReadBuffer
 from spark_segmentlog.log.segment.walk import HeaderWalk
 
 
@@ -21,13 +21,12 @@ class _ChosenPiece(Protocol):
 _Chosen = TypeVar("_Chosen", bound=_ChosenPiece)
 
 
-def pieces_ahead(walk: HeaderWalk, choose: Callable[[Piece], _Chosen]) -> Iterator[_Chosen]:
+def pieces_ahead(walk: HeaderWalk, pieces: Iterator[_Chosen]) -> Iterator[_Chosen]:
     """Give what is made of each piece of a walk; while one is in hand, a thread makes the next.
 
     Reading, walking, choosing and decoding hold no GIL. Nothing is read after a piece that
     `is_last`. To be closed before the file is.
     """
-    pieces = map(choose, walk.pieces())
     chosen = next(pieces, None)
     if chosen is None:
         return

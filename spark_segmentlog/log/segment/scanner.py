@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -162,8 +163,10 @@ class SegmentScanner:
         on_lost : callable, optional
             Told of offsets at the segment's end that are gone, as its indexes tell.
         gives_apart : bool
-            Whether large pieces may be decoded apart from the scan; not with `skip_corrupt`, where
-            what decoding finds in one piece tells where the next one starts.
+            Whether large pieces of segments that begin with compressed batches may be decoded apart
+            from the scan; uncompressed ones come as fast as memory gives them, by one thread that
+            reads ahead. Not with `skip_corrupt`, where what decoding finds in one piece tells where
+            the next one starts.
 
         Raises
         ------
@@ -193,16 +196,19 @@ class SegmentScanner:
                 is_reported=chooser.is_reported,
             )
             walk = HeaderWalk(segment, file, options, position=start_position, buffer=self._buffer)
-            gives_apart = gives_apart and not self.options.skip_corrupt
-            is_ahead = self.options.read_ahead and not gives_apart
-            with closing(self._chosen_pieces(walk, chooser, is_ahead=is_ahead)) as chosen_pieces:
+            pieces = map(partial(chooser.choose, walk), walk.pieces())
+            first = [*islice(pieces, 1)]
+            is_apart = gives_apart and not self.options.skip_corrupt
+            is_apart = is_apart and any(chosen.is_compressed for chosen in first)
+            following = self._following(walk, chain(first, pieces), is_apart=is_apart)
+            with closing(following) as chosen_pieces:
                 for chosen in chosen_pieces:
                     if chosen.selected.any():
-                        if gives_apart and chosen.is_worth_a_thread:
+                        if is_apart and chosen.is_worth_a_thread:
                             yield from self._apart(shared, walk, chosen)
                         else:
                             yield ScannedPiece(partial(self._decode, self._decoder, walk, chosen))
-                            if gives_apart and len(self._buffer.array) > READ_BUFFER_BYTES:
+                            if is_apart and len(self._buffer.array) > READ_BUFFER_BYTES:
                                 self._read_elsewhere(walk)
                         if walk.is_redirected:
                             reached = min(walk.next_offset, chosen.end_offset)
@@ -266,15 +272,13 @@ class SegmentScanner:
         if rest is not None:
             yield rest
 
-    def _chosen_pieces(
-        self, walk: HeaderWalk, chooser: PieceChooser, *, is_ahead: bool
+    def _following(
+        self, walk: HeaderWalk, pieces: Iterator[ChosenPiece], *, is_apart: bool
     ) -> Generator[ChosenPiece]:
         # With `skip_corrupt`, what decoding finds in one piece tells where the next one starts.
-        choose = partial(chooser.choose, walk)
-        if is_ahead and not self.options.skip_corrupt:
-            yield from pieces_ahead(walk, choose)
-        else:
-            yield from map(choose, walk.pieces())
+        if self.options.read_ahead and not is_apart and not self.options.skip_corrupt:
+            pieces = pieces_ahead(walk, pieces)
+        yield from pieces
 
     def _end_offset(self, segment: Segment) -> int:
         end_offset = self.options.record_filter.end_offset

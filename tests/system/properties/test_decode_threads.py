@@ -19,6 +19,7 @@ from spark_segmentlog.errors import SegmentLogError
 from spark_segmentlog.log.partition.scan import scan_pieces, scan_segments
 from spark_segmentlog.log.segment import piece_choice, scanner
 from spark_segmentlog.log.segment.decode_threads import decode_pieces
+from spark_segmentlog.log.segment.piece_choice import ChosenPiece
 from spark_segmentlog.log.segment.pieces import ReadBuffer
 from spark_segmentlog.testing.builder import LogBuilder
 from spark_segmentlog.testing.strategies import GeneratedLog, partition_logs
@@ -33,6 +34,7 @@ def small_pieces(size_bytes: int) -> Iterator[None]:
     """Read in small pieces, each of which is worth a thread."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(piece_choice, "WORTH_A_THREAD_BYTES", 1)
+        patch.setattr(ChosenPiece, "is_compressed", True)
         patch.setattr(scanner, "APART_BYTES", size_bytes)
         patch.setattr(scanner, "ReadBuffer", lambda *_: ReadBuffer(size_bytes))
         yield
