@@ -270,7 +270,7 @@ def look_at_replica(log: PartitionLog, number: int = 0) -> Replica:
     RemoteStorageError
         Of a remote store nothing can be read: a key is missing, say.
     """
-    start = log.log_start_offset
+    start, kept_from = _start_of(log)
     holes = [
         Hole(
             start_offset=lost_segment.start_offset,
@@ -302,11 +302,23 @@ def look_at_replica(log: PartitionLog, number: int = 0) -> Replica:
         number=number,
         start_offset=start,
         end_offset=end,
-        kept_from=log.state.log_start_offsets.get(log.topic_partition, 0),
+        kept_from=kept_from,
         known_end=max([end, _promised_end(log, is_torn), *_known_ends(holes)]),
         epochs=tuple(log.leader_epochs or epochs_of_batches(runs)),
         holes=tuple(hole for hole in holes if hole.start_offset < hole.end_offset),
     )
+
+
+def _start_of(log: PartitionLog) -> tuple[int, int]:
+    """Tell where a log starts, and below what all was deleted for good.
+
+    A checkpointed start after the end is not believed: a broker would delete the whole log.
+    """
+    kept_from = log.state.log_start_offsets.get(log.topic_partition, 0)
+    has_segments = len(log.base_offsets) > 0
+    if kept_from > 0 and has_segments and log.resolved(log.find_next_offset) < kept_from:
+        return int(log.base_offsets[0]), 0
+    return log.log_start_offset, kept_from
 
 
 def _known_ends(holes: Iterable[Hole]) -> list[int]:

@@ -275,6 +275,15 @@ def test_a_log_start_within_a_segment_stays_where_it_is(tmp_path: Path) -> None:
     assert_sound(tmp_path / "new")
 
 
+def test_a_log_start_after_the_end_is_not_believed(tmp_path: Path) -> None:
+    source = three_segments(tmp_path / "a")
+    LogBuilder(source).log_start_offsets({("t", 0): 10**12})
+    (salvaged,) = salvage(str(source), str(tmp_path / "new"))
+    assert (salvaged.log_start_offset, salvaged.log_end_offset) == (0, 60)
+    assert sorted(values(tmp_path / "new")) == list(range(60))
+    assert_sound(tmp_path / "new")
+
+
 def test_an_empty_partition_stays_one(tmp_path: Path) -> None:
     source = make_replica(tmp_path / "a", [[]])
     (salvaged,) = salvage(str(source), str(tmp_path / "new"))
