@@ -72,6 +72,10 @@ faults: install ## crash, fault and fuzz suites, and every property test with th
 bench: install ## measure the ratios of docs/speed.md
 	$(PY) -m tests.bench $(BENCH_ARGS)
 
+.PHONY: bench-report
+bench-report: $(STAMP) ## write into docs/speed.md what --json of the benchmarks noted (JSON=FILE)
+	$(PY) -m tests.bench.report $(JSON)
+
 .PHONY: compatibility
 compatibility: java ## reading, writing and streaming with other versions of Spark, from 4.0 on
 	PYTHON=$(PYTHON) conf/compatibility $(or $(SPARK_VERSIONS),4.0.1 4.1.1 4.2.0)

@@ -8,13 +8,14 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from tests.bench.cli import cli_figures
 from tests.bench.commit import commit_figures
 from tests.bench.decode import decode_figures
 from tests.bench.harness import Figure, Report, Settings, Target, unmeasured
+from tests.bench.measured import measurements, to_json
 from tests.bench.memory import memory_figures
 from tests.bench.planning import planning_figures
 from tests.bench.spark_read import (
@@ -54,11 +55,10 @@ def main(arguments: list[str] | None = None) -> int:
     settings.cache.mkdir(parents=True, exist_ok=True)
     not_run: list[str] = []
     jars = cached_kafka_jars() if parsed.offline else _jars(not_run)
-    figures: list[Figure] = []
-    for name in parsed.groups or GROUPS:
-        for figure in GROUPS[name](settings, jars):
-            print(f"{figure.name}: {figure.value:.3g} ({figure.detail})", file=sys.stderr)
-            figures.append(figure)
+    runs = [_run(parsed.groups or GROUPS, settings, jars) for _ in range(parsed.runs)]
+    if parsed.json is not None:
+        parsed.json.write_text(to_json(measurements(runs)))
+    figures = runs[-1]
     targets = [dataclasses.replace(each, bound=_slackened(each, parsed.slack)) for each in TARGETS]
     if not parsed.groups and not parsed.offline and unmeasured(targets, figures):
         not_run.append(f"no figure for {', '.join(unmeasured(targets, figures))}")
@@ -70,11 +70,24 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if report.missed or not_run else 0
 
 
+def _run(groups: Iterable[str], settings: Settings, jars: KafkaJars | None) -> list[Figure]:
+    figures: list[Figure] = []
+    for name in groups:
+        for figure in GROUPS[name](settings, jars):
+            print(f"{figure.name}: {figure.value:.3g} ({figure.detail})", file=sys.stderr)
+            figures.append(figure)
+    return figures
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"of {', '.join(GROUPS)}")
     parser.add_argument("--scale", type=float, default=1.0, help="multiply every size")
     parser.add_argument("--repetitions", type=int, default=5, help="rounds of each side")
+    parser.add_argument(
+        "--runs", type=int, default=1, help="run all that often; the last is judged"
+    )
+    parser.add_argument("--json", type=Path, help="write the figures of all runs to this file")
     parser.add_argument(
         "--slack", type=float, default=1.0, help="widen every bound by this factor (busy machines)"
     )

@@ -6,40 +6,56 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import spark_segmentlog
-from tests.bench.harness import Figure, Settings, ns_a_record, seconds, take_turns
+from tests.bench.harness import Figure, Settings, Timings, ns_a_record, seconds, take_turns
 from tests.bench.java_loop import FileRecordsLoop
-from tests.bench.log_files import LogShape, generate_partition
+from tests.bench.log_files import VALUE_BYTES, LogShape, generate_partition
 from tests.support.kafka_jars import KafkaJars
 
 RECORDS_COUNT = 1_000_000
-# (suffix of the targets' names, records a batch, codec, whether aiokafka is a side too)
-_CASES = (
-    ("100", 100, "none", True),
-    ("1", 1, "none", True),
-    ("lz4", 100, "lz4", False),
-    ("zstd", 100, "zstd", False),
-)
+LARGE_VALUE_BYTES = 1000
+_WITH_AIOKAFKA = ("100", "1")
+_WITH_THREADS = ("lz4", "zstd")
 # (suffix of the target's name, records a batch, batches a transaction)
 _TRANSACTION_CASES = (("100", 100, 10), ("1", 1, 100))
 
 
 def decode_figures(settings: Settings, jars: KafkaJars | None) -> Iterator[Figure]:
     """Measure every case; without jars only the sides that need no Java."""
-    for suffix, records_per_batch, codec, with_aiokafka in _CASES:
-        shape = LogShape(
-            records_count=settings.sized(RECORDS_COUNT, multiple_of=records_per_batch),
-            records_per_batch=records_per_batch,
-            codec=codec,
-        )
+    for suffix, shape in _cases(settings).items():
         log_path = next((generate_partition(settings.cache, shape) / "bench-0").glob("*.log"))
         if jars is not None:
             yield _against_java(suffix, log_path, shape, settings, jars)
-        if with_aiokafka:
+        if suffix in _WITH_AIOKAFKA:
             yield _against_aiokafka(suffix, log_path, shape, settings)
+        if suffix in _WITH_THREADS:
+            yield _threads_against_one(suffix, log_path, shape, settings)
     for suffix, records_per_batch, transaction_batches in _TRANSACTION_CASES:
         yield _committed_against_uncommitted(
             suffix, records_per_batch, transaction_batches, settings
         )
+
+
+def _cases(settings: Settings) -> dict[str, LogShape]:
+    """Name the shapes of logs, as the targets' names end."""
+
+    def shape(records_per_batch: int, codec: str = "none", *, large: bool = False) -> LogShape:
+        return LogShape(
+            records_count=settings.sized(
+                RECORDS_COUNT // 5 if large else RECORDS_COUNT, multiple_of=records_per_batch
+            ),
+            records_per_batch=records_per_batch,
+            codec=codec,
+            value_bytes=LARGE_VALUE_BYTES if large else VALUE_BYTES,
+        )
+
+    return {
+        "100": shape(100),
+        "1": shape(1),
+        "1000": shape(1000),
+        "1kb": shape(100, large=True),
+        "lz4": shape(100, "lz4"),
+        "zstd": shape(100, "zstd"),
+    }
 
 
 def _committed_against_uncommitted(
@@ -79,10 +95,10 @@ def _read_level(path: Path, isolation_level: str) -> None:
     assert rows
 
 
-def read_all(path: Path, records_count: int) -> None:
+def read_all(path: Path, records_count: int, *, use_threads: bool = False) -> None:
     """Read a log file to Arrow, all columns, holding no batch."""
-    rows = sum(arrow_batch.num_rows for arrow_batch in spark_segmentlog.read_arrow(str(path)))
-    assert rows == records_count
+    reader = spark_segmentlog.read_arrow(str(path), use_threads=use_threads)
+    assert sum(arrow_batch.num_rows for arrow_batch in reader) == records_count
 
 
 def visit_with_aiokafka(data: bytes, records_count: int) -> None:
@@ -118,7 +134,35 @@ def _against_java(
     detail = (
         f"{ns_a_record(ours, shape.records_count)}; Java {ns_a_record(theirs, shape.records_count)}"
     )
-    return Figure(name=f"arrow_against_java_{suffix}", value=ours.best / theirs.best, detail=detail)
+    return Figure(
+        name=f"arrow_against_java_{suffix}",
+        value=ours.best / theirs.best,
+        detail=detail,
+        sides=_rates(suffix, shape, {"one thread": ours, "FileRecords": theirs}),
+    )
+
+
+def _rates(suffix: str, shape: LogShape, sides: dict[str, Timings]) -> dict[str, float]:
+    return {f"{suffix}: {side}": shape.records_count / it.best for side, it in sides.items()}
+
+
+def _threads_against_one(
+    suffix: str, log_path: Path, shape: LogShape, settings: Settings
+) -> Figure:
+    count = shape.records_count
+    one, several = take_turns(
+        [
+            seconds(lambda: read_all(log_path, count)),
+            seconds(lambda: read_all(log_path, count, use_threads=True)),
+        ],
+        settings.repetitions,
+    )
+    return Figure(
+        name=f"threads_against_one_{suffix}",
+        value=one.best / several.best,
+        detail=f"{ns_a_record(several, count)}; one thread {ns_a_record(one, count)}",
+        sides=_rates(suffix, shape, {"threads": several}),
+    )
 
 
 def _against_aiokafka(suffix: str, log_path: Path, shape: LogShape, settings: Settings) -> Figure:
@@ -135,5 +179,8 @@ def _against_aiokafka(suffix: str, log_path: Path, shape: LogShape, settings: Se
         f"aiokafka {ns_a_record(theirs, shape.records_count)}"
     )
     return Figure(
-        name=f"arrow_against_aiokafka_{suffix}", value=ours.best / theirs.best, detail=detail
+        name=f"arrow_against_aiokafka_{suffix}",
+        value=ours.best / theirs.best,
+        detail=detail,
+        sides=_rates(suffix, shape, {"aiokafka": theirs}),
     )

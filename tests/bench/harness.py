@@ -12,8 +12,8 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 Measurement = Callable[[], float]
@@ -50,11 +50,15 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """What was measured for one target, with the sides it was made from."""
+    """What was measured for one target, with the sides it was made from.
+
+    `sides` are records a second by the case and the side, for plots.
+    """
 
     name: str
     value: float
     detail: str
+    sides: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

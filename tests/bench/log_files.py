@@ -1,10 +1,10 @@
 """Log files to measure on, made without any code of the library.
 
-Keys of 16 and values of 100 bytes, one millisecond apart, in batches of magic 2. Batches that hold
-the same number of records differ in their first 61 bytes and their content, which is drawn from a
-pool of variants: compressing, framing and the CRC are done once a variant and once a batch, so that
-a gigabyte takes seconds. Indexes follow a broker's rules: an entry every 4096 bytes of log, a last
-time-index entry for the largest timestamp.
+Keys of 16 and values of 100 bytes, where nothing else is asked for, one millisecond apart, in
+batches of magic 2. Batches that hold the same number of records differ in their first 61 bytes and
+their content, which is drawn from a pool of variants: compressing, framing and the CRC are done
+once a variant and once a batch, so that a gigabyte takes seconds. Indexes follow a broker's rules:
+an entry every 4096 bytes of log, a last time-index entry for the largest timestamp.
 """
 
 from __future__ import annotations
@@ -68,13 +68,14 @@ class LogShape:
     segment_bytes: int = 1 << 30
     segment_records: int = 0
     transaction_batches: int = 0
+    value_bytes: int = VALUE_BYTES
     topic: str = "bench"
 
     @property
     def name(self) -> str:
         batches = (self.records_count, self.records_per_batch, self.codec)
         segments = (self.segment_bytes, self.segment_records, self.transaction_batches)
-        return "-".join(map(str, batches + segments))
+        return "-".join(map(str, (*batches, *segments, self.value_bytes)))
 
 
 def generate_partition(cache: Path, shape: LogShape) -> Path:
@@ -108,13 +109,17 @@ def write_clean_shutdown(log_directory: Path) -> None:
     (log_directory / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":-1}')
 
 
-def batch_templates(records_per_batch: int, codec: str) -> list[bytes]:
+def batch_templates(
+    records_per_batch: int, codec: str, value_bytes: int = VALUE_BYTES
+) -> list[bytes]:
     """Return the records sections, compressed, that batches are made of."""
     draw = random.Random(7)
     words = [draw.randbytes(3).hex().encode() for _ in range(500)]
     compress = _COMPRESS[codec]
     return [
-        compress(b"".join(_record(draw, words, delta) for delta in range(records_per_batch)))
+        compress(
+            b"".join(_record(draw, words, delta, value_bytes) for delta in range(records_per_batch))
+        )
         for _ in range(VARIANTS_COUNT)
     ]
 
@@ -195,7 +200,7 @@ class _SegmentWriter:
 
 
 def _batches(shape: LogShape) -> Iterator[tuple[int, bytes]]:
-    templates = batch_templates(shape.records_per_batch, shape.codec)
+    templates = batch_templates(shape.records_per_batch, shape.codec, shape.value_bytes)
     base_offset = ended = 0
     for index in range(shape.records_count // shape.records_per_batch):
         records = templates[index * 7 % VARIANTS_COUNT]
@@ -233,11 +238,11 @@ def _marker(base_offset: int, producer_id: int, *, is_commit: bool) -> bytes:
     return batch(record, base_offset, 1, "none", producer_id=producer_id)
 
 
-def _record(draw: random.Random, words: list[bytes], delta: int) -> bytes:
+def _record(draw: random.Random, words: list[bytes], delta: int, value_bytes: int) -> bytes:
     key = draw.randbytes(KEY_BYTES // 2).hex().encode()
-    value = b" ".join(draw.choices(words, k=15))[:VALUE_BYTES]
+    value = b" ".join(draw.choices(words, k=value_bytes // 7 + 1))[:value_bytes]
     body = b"\0" + _varint(delta) * 2 + _varint(KEY_BYTES) + key
-    body += _varint(VALUE_BYTES) + value + _varint(0)
+    body += _varint(value_bytes) + value + _varint(0)
     return _varint(len(body)) + body
 
 

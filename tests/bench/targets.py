@@ -16,6 +16,28 @@ READ_TARGETS = (
         bound=0.2,
     ),
     Target(
+        name="arrow_against_java_1000",
+        what="log to Arrow against Java `FileRecords`, 1,000 records a batch",
+        bound=0.8,
+    ),
+    Target(
+        name="arrow_against_java_1kb",
+        what="log to Arrow against Java `FileRecords`, values of 1 kB",
+        bound=2.0,
+    ),
+    Target(
+        name="threads_against_one_lz4",
+        what="rows a second of log to Arrow in threads against one, lz4, two cores",
+        bound=1.2,
+        at_most=False,
+    ),
+    Target(
+        name="threads_against_one_zstd",
+        what="rows a second of log to Arrow in threads against one, zstd, two cores",
+        bound=1.2,
+        at_most=False,
+    ),
+    Target(
         name="arrow_against_java_lz4",
         what="log to Arrow against Java `FileRecords`, lz4",
         bound=1.0,
