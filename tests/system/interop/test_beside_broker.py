@@ -24,6 +24,8 @@ pytestmark = pytest.mark.interop
 READS = int(os.environ.get("BESIDE_BROKER_READS", "1000"))
 # Runs of what takes longer: verbs and views, one after the other in turn.
 RUNS = int(os.environ.get("BESIDE_BROKER_RUNS", "1000"))
+# Writes for each round, so that the log grows with the rounds and not with how long they last.
+WRITES = 5
 CLEANED, AGED = "cleaned.v1", "aged.v1"
 PROPERTIES = {
     "log.cleaner.backoff.ms": 100,
@@ -44,6 +46,7 @@ class Traffic:
         self._broker = broker
         self._draw = random.Random(seed)
         self._is_over = threading.Event()
+        self._allowed = threading.Semaphore(8 * WRITES)
         self._threads = [
             threading.Thread(target=self._run, args=(work,)) for work in (self._write, self._turn)
         ]
@@ -59,6 +62,10 @@ class Traffic:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    def go_on(self) -> None:
+        """Allow the writes of one more round."""
+        self._allowed.release(WRITES)
+
     def stop(self) -> None:
         """End what is written, made and deleted, and wait for it."""
         self._is_over.set()
@@ -73,6 +80,8 @@ class Traffic:
             self.errors.append(error)
 
     def _write(self) -> None:
+        if not self._allowed.acquire(timeout=0.2):
+            return
         producer = self._broker.producer(batch_num_messages=5)
 
         def note(error: KafkaError | None, message: Message) -> None:
@@ -209,6 +218,7 @@ def test_every_read_beside_a_broker_is_whole(traffic: tuple[Broker, Traffic]) ->
     reads = Reads(broker.log_directories, running)
     turns = (reads.ls, reads.dump, reads.verify, reads.batches, reads.segments, reads.recover)
     for number in range(max(READS, RUNS)):
+        running.go_on()
         if number < READS:
             reads.rows()
             reads.rows_that_age()
