@@ -25,6 +25,7 @@ from spark_segmentlog.log.directory.journal import COMMIT_DIRECTORY_NAME
 from spark_segmentlog.log.directory.state import LogDirectoryState
 from spark_segmentlog.log.directory.versions import VERSIONS_FILE_NAME
 from spark_segmentlog.log.formats import checkpoints
+from spark_segmentlog.log.io.as_listed import as_listed
 from spark_segmentlog.log.io.lock import BROKER_LOCK_FILE_NAME
 from spark_segmentlog.log.io.reading import LOCAL, Storage, without_secrets
 from spark_segmentlog.log.io.remote import resolve_storage
@@ -195,6 +196,7 @@ class PathResolver:
             known.clear()
         for path in paths:
             storage, inner = resolve_storage(path, self._filesystem)
+            storage = as_listed(storage)
             expanded = expand(storage, inner)
             is_named = expanded == [inner] or _names_internal_topics(inner)
             for each in expanded:

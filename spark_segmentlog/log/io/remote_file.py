@@ -62,6 +62,11 @@ class RemoteFile(Closing):
         self._reached = 0
         self._ahead: deque[tuple[int, Future[bytes]]] = deque()
 
+    def begin(self) -> None:
+        """Have the first block fetched before it is asked for."""
+        with self._lock:
+            self._fetch_ahead(1)
+
     def size(self) -> int:
         """Measure the file, in bytes."""
         if self._size is None:

@@ -25,6 +25,7 @@ from spark_segmentlog.log.directory.state import LogDirectoryState
 from spark_segmentlog.log.formats import checkpoints
 from spark_segmentlog.log.formats.checkpoints import LeaderEpoch
 from spark_segmentlog.log.formats.producer_snapshot import ProducerState, parse_producer_snapshot
+from spark_segmentlog.log.io.as_listed import StorageAsListed
 from spark_segmentlog.log.io.reading import LOCAL, Storage
 from spark_segmentlog.log.io.signature import FileSignature, signature_of
 from spark_segmentlog.log.names import MAX_OFFSET, TopicPartition, parse_partition_directory_name
@@ -153,6 +154,8 @@ class ListedLog:
             if piece is not None:
                 return self._remote_segment(self._tier, piece, bound)
             storage = self._tier.narrowed(base_offset)
+        if isinstance(storage, StorageAsListed):
+            storage = storage.narrowed(self.directory, _names_of(base_offset, bound))
         recovery_point = self._recovery_point
         is_flushed = bound is not None and recovery_point is not None and bound <= recovery_point
         is_moving = self._is_moving(base_offset) or self._is_moving(bound)
@@ -467,6 +470,20 @@ class ListedLog:
         name = names.segment_file_name(offset, names.SNAPSHOT_SUFFIX)
         data = self.storage.read_file(f"{self.directory}/{name}")
         return None if data is None else parse_producer_snapshot(data)
+
+
+def _names_of(base_offset: int, next_base_offset: int | None) -> list[str]:
+    """Name the files that are looked for by who reads a segment."""
+    kinds = (
+        names.LOG_SUFFIX,
+        names.OFFSET_INDEX_SUFFIX,
+        names.TIME_INDEX_SUFFIX,
+        names.TRANSACTION_INDEX_SUFFIX,
+    )
+    suffixes = [f"{kind}{renamed}" for kind in kinds for renamed in ("", names.SWAP_SUFFIX)]
+    found = [names.segment_file_name(base_offset, suffix) for suffix in suffixes]
+    following = [] if next_base_offset is None else [names.segment_file_name(next_base_offset)]
+    return [*found, *following]
 
 
 def is_beside_the_log(directory: str, suffixes: Iterable[str] = ()) -> bool:

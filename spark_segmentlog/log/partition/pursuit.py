@@ -5,7 +5,8 @@ from __future__ import annotations
 import bisect
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from itertools import islice
+from typing import Final, TypeVar
 
 from spark_segmentlog.errors import SegmentLogError
 from spark_segmentlog.log.directory.listing import list_partition
@@ -14,6 +15,8 @@ from spark_segmentlog.log.io.signature import FileSignature, signature_of
 from spark_segmentlog.log.names import MAX_OFFSET
 from spark_segmentlog.log.partition.listed_log import RESOLVE_ATTEMPTS, ListedLog
 from spark_segmentlog.log.segment.segment import Segment
+
+SEGMENTS_AHEAD: Final = 12
 
 _T = TypeVar("_T")
 
@@ -48,6 +51,7 @@ class SegmentPursuit:
         self._end_offset = end_offset
         self._on_lost = on_lost
         self._partition_log = partition_log
+        self._opened = 0
         self._attempts = 0
         self._reached = -1
         self._listed: tuple[FileSignature, list[int]] | None = None
@@ -58,8 +62,16 @@ class SegmentPursuit:
         if not self._pending:
             return None
         segment = self._pending.popleft()
+        self._open_ahead()
         self._before = _signature(segment)
         return segment
+
+    def _open_ahead(self) -> None:
+        """Have the next far segments fetched while one is read."""
+        self._opened -= 1
+        for following in islice(self._pending, max(self._opened, 0), SEGMENTS_AHEAD):
+            following.open_soon()
+        self._opened = min(len(self._pending), SEGMENTS_AHEAD)
 
     def partition_log(self) -> ListedLog:
         """Give the partition, as it was last listed."""
@@ -116,6 +128,7 @@ class SegmentPursuit:
             )
         self._partition_log = None
         self._pending.clear()
+        self._opened = 0
         try:
             log = self.partition_log()
         except FileNotFoundError:

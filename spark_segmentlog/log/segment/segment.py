@@ -21,6 +21,7 @@ from spark_segmentlog.log.formats.transaction_index import (
     AbortedTransaction,
     parse_transaction_index,
 )
+from spark_segmentlog.log.io.as_listed import StorageAsListed
 from spark_segmentlog.log.io.reading import LOCAL, LogFile, Storage, is_replaced, not_there
 from spark_segmentlog.log.names import MAX_OFFSET, TopicPartition
 from spark_segmentlog.log.segment import index_trust
@@ -129,6 +130,11 @@ class Segment:
             It was renamed or deleted; the partition's listing is out of date.
         """
         return self.storage.open_input(self.stored_path)
+
+    def open_soon(self) -> None:
+        """Have the `.log` of a far segment opened, and fetched from its start."""
+        if isinstance(self.storage, StorageAsListed):
+            self.storage.open_soon(self.stored_path)
 
     def check_current(self, file: LogFile) -> None:
         """Make sure that a file that was read is still the segment's, and ends where it is to.

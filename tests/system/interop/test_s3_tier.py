@@ -139,8 +139,8 @@ def test_a_lookup_among_many_segments(server: CountingServer) -> None:
     # The manifest; then the one index, and the chunk that holds the record.
     assert planned == {"get": 1}
     assert server.requests == {"get": 3}
-    # The kind of the path, the folders of topics and those of partitions besides.
-    assert len(server.lists) == pages + 3
+    # The folders of topics and those of partitions besides.
+    assert len(server.lists) == pages + 2
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
