@@ -67,20 +67,26 @@ def _pursuit(part: Slice, request: ReadRequest) -> SegmentPursuit:
 
 
 def _read_batches(part: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch]:
+    pursuit, skip_corrupt = _pursuit(part, request), _skips_corrupt(request)
+    reached = part.start_offset
+
     def read(segment: Segment, start_offset: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+        nonlocal reached
         is_begun = start_offset > max(segment.base_offset, part.start_offset)
         first = start_offset if is_begun else part.start_offset
         start_position = segment.position_for(first)
-        for table in segment.headers(start_position, skip_corrupt=_skips_corrupt(request)):
+        for table in segment.headers(start_position, skip_corrupt=skip_corrupt):
             chosen = table.last_offset >= first
             chosen &= table.base_offset < part.end_offset
             if chosen.any():
                 rows = table.select(chosen)
-                yield make_batches(BatchRows(segment, rows)), int(rows.last_offset[-1]) + 1
+                reached = max(reached, int(rows.last_offset[-1]) + 1)
+                yield make_batches(BatchRows(segment, rows)), reached
             if int(table.base_offset[-1]) >= part.end_offset:
                 break
 
-    yield from _pursuit(part, request).visit(part.start_offset, read)
+    yield from pursuit.visit(part.start_offset, read)
+    pursuit.look_at_end(reached, part.end_offset, skip_corrupt=skip_corrupt)
 
 
 def _read_segments(part: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch]:

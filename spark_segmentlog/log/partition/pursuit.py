@@ -55,16 +55,17 @@ class SegmentPursuit:
         self._attempts = 0
         self._reached = -1
         self._listed: tuple[FileSignature, list[int]] | None = None
+        self._given: Segment | None = None
         self._before: FileSignature | None = None
 
     def next(self) -> Segment | None:
         """Give the next segment; None after the last."""
         if not self._pending:
             return None
-        segment = self._pending.popleft()
+        self._given = self._pending.popleft()
         self._open_ahead()
-        self._before = _signature(segment)
-        return segment
+        self._before = _signature(self._given)
+        return self._given
 
     def _open_ahead(self) -> None:
         """Have the next far segments fetched while one is read."""
@@ -81,6 +82,10 @@ class SegmentPursuit:
                 first.directory, storage=first.storage, topic_partition=first.topic_partition
             )
         return self._partition_log
+
+    def _listed_again(self) -> ListedLog:
+        self._partition_log = None
+        return self.partition_log()
 
     def held_less(self, segment: Segment, end_offset: int) -> bool:
         """Tell whether the last segment given may have held less than it was listed with.
@@ -126,11 +131,10 @@ class SegmentPursuit:
                 f"{RESOLVE_ATTEMPTS} listings of {self._first.directory}: files in it are renamed "
                 "faster than they can be read"
             )
-        self._partition_log = None
         self._pending.clear()
         self._opened = 0
         try:
-            log = self.partition_log()
+            log = self._listed_again()
         except FileNotFoundError:
             self._on_lost(next_offset, self._end_offset)
             return next_offset
@@ -142,6 +146,32 @@ class SegmentPursuit:
         start_offset = max(next_offset, log.log_start_offset)
         self._pending.extend(log.segments_between(start_offset, self._end_offset))
         return start_offset
+
+    def look_at_end(
+        self, next_offset: int, end_offset: int, *, skip_corrupt: bool, check_crcs: bool = True
+    ) -> None:
+        """Tell of offsets below `end_offset` that the log had reached, and lacks by now.
+
+        To be asked when all segments were read: who truncates a log takes its last ones away.
+
+        Parameters
+        ----------
+        next_offset : int
+            Offset after all that was met.
+        end_offset : int
+            Exclusive; the log's end was not below it.
+        """
+        is_last = self._given is not None and self._given.end_offset_bound is None
+        if not is_last or not next_offset < end_offset < MAX_OFFSET:
+            return
+        try:
+            log = self._listed_again()
+            log.skip_corrupt, log.check_crcs = skip_corrupt, check_crcs
+            log_end_offset = log.resolved(log.find_next_offset)
+        except FileNotFoundError:
+            log_end_offset = next_offset
+        if log_end_offset < end_offset:
+            self._on_lost(max(next_offset, log_end_offset), end_offset)
 
     def visit(
         self, start_offset: int, visit: Callable[[Segment, int], Iterator[tuple[_T, int]]]

@@ -130,6 +130,12 @@ class _PartitionScan:
                     scanner.next_offset = max(scanner.next_offset, bound or 0)
             except FileNotFoundError:
                 self._look_again()
+        self._pursuit.look_at_end(
+            scanner.next_offset,
+            wanted_end,
+            skip_corrupt=self._options.skip_corrupt,
+            check_crcs=self._options.check_crcs,
+        )
 
     def _look_again(self) -> None:
         """Go on in a new listing, in which batches stand at other positions."""

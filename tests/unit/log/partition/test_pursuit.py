@@ -10,6 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from spark_segmentlog import read_arrow
+from spark_segmentlog.errors import DataLossError
+from spark_segmentlog.log.partition.lost_ranges import LostRange
 from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.log.partition.pursuit import SegmentPursuit
 from spark_segmentlog.log.partition.scan import scan_segments
@@ -108,3 +111,31 @@ def test_a_segment_that_compaction_left_short_is_read_once(log: PartitionLog) ->
 
     assert list(pursuit.visit(0, visit)) == list(BASES)
     assert visited == [(0, 0), (10, 10), (20, 20)]
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_what_was_truncated_since_the_end_was_known_is_data_loss(
+    log: PartitionLog, is_gone: bool
+) -> None:
+    segments, path = list(log.segments), Path(log.directory, segment_file_name(20))
+    if is_gone:
+        path.unlink()
+    else:
+        path.write_bytes(batch(20, 5))
+    lost_from = 20 if is_gone else 25
+    for first in (0, 2):
+        start = segments[first].base_offset
+        with pytest.raises(DataLossError, match=rf"offset \[{lost_from}, 30\)"):
+            list(scan_segments(segments[first:], scan_options(start=start, end=30)))
+        lost: list[LostRange] = []
+        options = scan_options(start=start, end=30, fail_on_data_loss=False)
+        rows = scan_segments(segments[first:], options, on_data_loss=lost.append)
+        assert column(rows, "offset") == list(range(start, lost_from))
+        assert [(found.start_offset, found.end_offset) for found in lost] == [(lost_from, 30)]
+
+
+def test_a_view_tells_what_was_truncated_since_it_was_planned(log: PartitionLog) -> None:
+    reader = read_arrow(log.directory, view="batches")
+    Path(log.directory, segment_file_name(20)).write_bytes(batch(20, 5))
+    with pytest.raises(DataLossError, match=r"offset \[25, 30\)"):
+        reader.read_all()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_segmentlog.errors import CrcMismatchError
+from spark_segmentlog.errors import CrcMismatchError, DataLossError
 from spark_segmentlog.log.segment.pieces import ReadBuffer
 from spark_segmentlog.log.segment.scanner import ScanOptions, SegmentScanner
 from spark_segmentlog.testing.builder import (
@@ -94,17 +94,16 @@ def test_formats_0_1_and_2_stand_in_one_file(tmp_path: Path) -> None:
     assert log.log_end_offset == 12
 
 
-def test_a_file_cut_within_a_scan_ends_it(tmp_path: Path) -> None:
+def test_a_file_cut_within_a_scan_is_data_loss(tmp_path: Path) -> None:
     big = [_large(place) for place in range(12)]
     log = build_log(tmp_path, big)
     rows = log.scan(options=scan_options(columns=("offset", "value")))
-    first = next(rows).column("offset").to_pylist()
+    found = next(rows).column("offset").to_pylist()
     with open(log_file(log), "r+b") as file:
         file.truncate(1_000_000)
-    rest = column(rows, "offset")
-    assert first[0] == 0
-    assert (first + rest) == list(range(len(first) + len(rest)))
-    assert len(first) + len(rest) < 12
+    with pytest.raises(DataLossError, match=r", 12\) of"):
+        found += [offset for batch in rows for offset in batch.column("offset").to_pylist()]
+    assert found == list(range(len(found)))
 
 
 def _large(offset: int) -> bytes:

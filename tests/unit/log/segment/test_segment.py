@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_segmentlog.errors import CrcMismatchError, InvalidBatchError
+from spark_segmentlog.errors import CrcMismatchError, DataLossError, InvalidBatchError
 from spark_segmentlog.testing.builder import (
     RecordSpec,
     SegmentSpec,
@@ -147,12 +147,14 @@ def test_a_bad_last_batch_of_a_segment_that_is_not_the_last_is_an_error(tmp_path
         offsets(log)
 
 
-def test_a_file_cut_beside_the_reader_is_a_torn_tail(tmp_path: Path) -> None:
+def test_a_file_cut_beside_the_reader_is_data_loss(tmp_path: Path) -> None:
     log = build_log(tmp_path, [batch(0, 5), batch(5, 5), batch(10, 5)])
     assert log.log_end_offset == 15
     with open(log_file(log), "r+b") as file:
         file.truncate(2 * len(batch(0, 5)) - 7)
-    assert offsets(log) == [0, 1, 2, 3, 4]
+    with pytest.raises(DataLossError, match=r"\[5, 15\)"):
+        offsets(log)
+    assert offsets(log, fail_on_data_loss=False) == [0, 1, 2, 3, 4]
 
 
 def test_an_offset_that_falls_back_is_an_error(tmp_path: Path) -> None:
