@@ -204,8 +204,9 @@ def _digest(text: str) -> str:
 
 
 def _without_folders(text: str) -> str:
-    """Leave out the path of the folder that the snapshot works in."""
-    return text.replace(f"{Path.cwd()}/", "")
+    """Leave out the path of the folder that the snapshot works in, in JSON too."""
+    folder = f"{Path.cwd()}/"
+    return text.replace(folder, "").replace(json.dumps(folder)[1:-1], "")
 
 
 # What is written
