@@ -16,9 +16,9 @@ from spark_segmentlog.log.formats.producer_snapshot import format_producer_snaps
 from tests.bench.harness import Figure, Settings, ns_a_record, seconds, take_turns
 from tests.bench.log_files import LogShape, generate_partition
 
-RECORDS_COUNT = 1_000_000
+RECORDS_COUNT = 2_000_000
 RECORDS_PER_BATCH = 100
-SEGMENT_BYTES = 32 << 20
+SEGMENT_BYTES = 128 << 20
 CHUNK_BYTES = 4 << 20
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 

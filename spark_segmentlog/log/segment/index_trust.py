@@ -101,16 +101,19 @@ def offset_beyond_end(
         last, last_time = index.last_entry(), times.last_entry()
         inside = index.lookup(next_offset - 1, below_position=end_position)
         inside_time = times.last_entry_below(next_offset)
+    by_offset = last.offset if last is not None and last.position >= end_position else -1
+    by_time = -1 if last_time is None else last_time.offset
+    if not any(next_offset <= offset < bound for offset in (by_offset, by_time)):
+        return None
     if inside is not None and not is_position(segment, file, inside):
         return None
-    offsets = [last.offset if last is not None and last.position >= end_position else -1]
-    if last_time is not None and last_time.offset >= next_offset:
-        is_right = inside_time is None or is_largest_timestamp(segment, file, inside_time)
-        offsets.append(last_time.offset if is_right else -1)
-    named = max((offset for offset in offsets if next_offset <= offset < bound), default=None)
-    if named is not None:
-        segment.check_current(file)
-    return named
+    if inside_time is not None and not is_largest_timestamp(segment, file, inside_time):
+        by_time = -1
+    offsets = [offset for offset in (by_offset, by_time) if next_offset <= offset < bound]
+    if not offsets:
+        return None
+    segment.check_current(file)
+    return max(offsets)
 
 
 def _read_good(segment: Segment, file: LogFile, entry: OffsetEntry) -> EntrySpan | None:
