@@ -41,7 +41,7 @@ def read_arrow(
     columns : sequence of str, optional
         Columns to decode, in any order; by default those of the row schema.
     use_threads : bool
-        Whether compressed segments of more than a few hundred KiB are read by one thread and
+        Whether gzip and zstd segments of more than a few hundred KiB are read by one thread and
         decoded by as many as `pyarrow.cpu_count()` says; not with a `mode` that steps over bad
         bytes, nor for a `view`. Memory grows with the threads: there are two pieces more than
         threads at once, each of some MiB of the file, and of 64 MiB of rows at most. Drop a reader

@@ -14,7 +14,7 @@ from tests.support.kafka_jars import KafkaJars
 RECORDS_COUNT = 1_000_000
 LARGE_VALUE_BYTES = 1000
 _WITH_AIOKAFKA = ("100", "1")
-_WITH_THREADS = ("lz4", "zstd")
+_WITH_THREADS = ("zstd",)
 # (suffix of the target's name, records a batch, batches a transaction)
 _TRANSACTION_CASES = (("100", 100, 10), ("1", 1, 100))
 

@@ -26,12 +26,6 @@ READ_TARGETS = (
         bound=2.0,
     ),
     Target(
-        name="threads_against_one_lz4",
-        what="rows a second of log to Arrow in threads against one, lz4, two cores",
-        bound=1.2,
-        at_most=False,
-    ),
-    Target(
         name="threads_against_one_zstd",
         what="rows a second of log to Arrow in threads against one, zstd, two cores",
         bound=1.2,

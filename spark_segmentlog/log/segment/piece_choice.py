@@ -10,6 +10,7 @@ import numpy as np
 from spark_segmentlog.errors import CorruptRecordError
 from spark_segmentlog.log.segment.pieces import FIRST_READ_BYTES, READ_BUFFER_BYTES, Piece
 from spark_segmentlog.log.segment.walk import HeaderWalk
+from spark_segmentlog.record.codec.codecs import slow_codecs
 from spark_segmentlog.record.read.header_table import HeaderTable, check_crcs
 from spark_segmentlog.record.read.record_filter import EntryChoice, choose_entries
 from spark_segmentlog.record.types import Bools
@@ -42,9 +43,9 @@ class ChosenPiece:
     is_last: bool
 
     @property
-    def is_compressed(self) -> bool:
-        """Whether any batch of the piece is."""
-        return bool(self.piece.table.codec.any())
+    def is_slow(self) -> bool:
+        """Whether the piece has batches that take long to decompress."""
+        return bool(np.isin(self.piece.table.codec, slow_codecs()).any())
 
     @property
     def is_worth_a_thread(self) -> bool:

@@ -163,10 +163,9 @@ class SegmentScanner:
         on_lost : callable, optional
             Told of offsets at the segment's end that are gone, as its indexes tell.
         gives_apart : bool
-            Whether large pieces of segments that begin with compressed batches may be decoded apart
-            from the scan; uncompressed ones come as fast as memory gives them, by one thread that
-            reads ahead. Not with `skip_corrupt`, where what decoding finds in one piece tells where
-            the next one starts.
+            Whether large pieces of segments that begin with batches of a slow codec may be decoded
+            apart from the scan; others come as fast by one thread that reads ahead. Not with
+            `skip_corrupt`, where what decoding finds in one piece tells where the next one starts.
 
         Raises
         ------
@@ -199,7 +198,7 @@ class SegmentScanner:
             pieces = map(partial(chooser.choose, walk), walk.pieces())
             first = [*islice(pieces, 1)]
             is_apart = gives_apart and not self.options.skip_corrupt
-            is_apart = is_apart and any(chosen.is_compressed for chosen in first)
+            is_apart = is_apart and any(chosen.is_slow for chosen in first)
             following = self._following(walk, chain(first, pieces), is_apart=is_apart)
             with closing(following) as chosen_pieces:
                 for chosen in chosen_pieces:

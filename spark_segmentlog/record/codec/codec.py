@@ -100,6 +100,9 @@ class Codec:
         Imports what it does with blocks, which who reads the table alone has no use for.
     levels : Levels, optional
         None for a codec without.
+    is_slow : bool
+        Whether decompressing takes longer than what is done with the records, so that several
+        threads pay.
     """
 
     number: int
@@ -108,6 +111,7 @@ class Codec:
     framing: str
     load_code: Callable[[], BlockCode]
     levels: Levels | None = None
+    is_slow: bool = False
 
     @cached_property
     def code(self) -> BlockCode:

@@ -41,6 +41,7 @@ GZIP: Final = Codec(
     framing="may have several members",
     load_code=_code_of("gzip"),
     levels=Levels(1, 9, -1),
+    is_slow=True,
 )
 SNAPPY: Final = Codec(
     number=2,
@@ -73,6 +74,7 @@ ZSTD: Final = Codec(
     ),
     load_code=_code_of("zstd"),
     levels=Levels(-131072, 22, 3),
+    is_slow=True,
 )
 
 CODECS: Final = {codec.number: codec for codec in (GZIP, SNAPPY, LZ4, ZSTD)}
@@ -83,6 +85,11 @@ NO_COMPRESSION: Final = "none"
 _NO_FORMAT = 127
 # How cramjam's streaming decoders say that their output is full.
 _OUTPUT_FULL = "failed to write whole buffer"
+
+
+def slow_codecs() -> list[int]:
+    """Number the codecs that are worth several threads."""
+    return [number for number, codec in CODECS.items() if codec.is_slow]
 
 
 def codec_names() -> tuple[str, ...]:

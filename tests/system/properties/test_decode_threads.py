@@ -34,7 +34,7 @@ def small_pieces(size_bytes: int) -> Iterator[None]:
     """Read in small pieces, each of which is worth a thread."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(piece_choice, "WORTH_A_THREAD_BYTES", 1)
-        patch.setattr(ChosenPiece, "is_compressed", True)
+        patch.setattr(ChosenPiece, "is_slow", True)
         patch.setattr(scanner, "APART_BYTES", size_bytes)
         patch.setattr(scanner, "ReadBuffer", lambda *_: ReadBuffer(size_bytes))
         yield
