@@ -63,11 +63,12 @@ def _pursuit(part: Slice, request: ReadRequest) -> SegmentPursuit:
         part.segments,
         end_offset,
         lambda start, end: _report_lost(request, OffsetRange(topic_partition, start, end)),
+        skip_corrupt=_skips_corrupt(request),
     )
 
 
 def _read_batches(part: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch]:
-    pursuit, skip_corrupt = _pursuit(part, request), _skips_corrupt(request)
+    pursuit = _pursuit(part, request)
     reached = part.start_offset
 
     def read(segment: Segment, start_offset: int) -> Iterator[tuple[pa.RecordBatch, int]]:
@@ -75,7 +76,7 @@ def _read_batches(part: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch]
         is_begun = start_offset > max(segment.base_offset, part.start_offset)
         first = start_offset if is_begun else part.start_offset
         start_position = segment.position_for(first)
-        for table in segment.headers(start_position, skip_corrupt=skip_corrupt):
+        for table in segment.headers(start_position, skip_corrupt=_skips_corrupt(request)):
             chosen = table.last_offset >= first
             chosen &= table.base_offset < part.end_offset
             if chosen.any():
@@ -86,7 +87,7 @@ def _read_batches(part: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch]
                 break
 
     yield from pursuit.visit(part.start_offset, read)
-    pursuit.look_at_end(reached, part.end_offset, skip_corrupt=skip_corrupt)
+    pursuit.look_at_end(reached, part.end_offset)
 
 
 def _read_segments(part: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch]:
@@ -99,7 +100,7 @@ def _read_segments(part: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch
         except FileNotFoundError:
             is_gone = True
         else:
-            is_gone = pursuit.held_less(segment, part.end_offset)
+            is_gone = pursuit.held_less(segment.base_offset, part.end_offset)
         if is_gone:
             rows.clear()
             pursuit.look_again(part.start_offset)

@@ -37,6 +37,8 @@ class SegmentPursuit:
         Takes the offsets [start, end) that are gone; may raise.
     partition_log : ListedLog, optional
         The partition, if it is at hand.
+    skip_corrupt, check_crcs : bool
+        How the partition's end, and what is asked of it else, is read.
     """
 
     def __init__(
@@ -45,12 +47,17 @@ class SegmentPursuit:
         end_offset: int,
         on_lost: Callable[[int, int], None],
         partition_log: ListedLog | None = None,
+        *,
+        skip_corrupt: bool = False,
+        check_crcs: bool = True,
     ) -> None:
         self._first = segments[0]
         self._pending = deque(segments)
         self._end_offset = end_offset
         self._on_lost = on_lost
         self._partition_log = partition_log
+        self._skip_corrupt = skip_corrupt
+        self._check_crcs = check_crcs
         self._opened = 0
         self._attempts = 0
         self._reached = -1
@@ -81,22 +88,34 @@ class SegmentPursuit:
             self._partition_log = ListedLog.open(
                 first.directory, storage=first.storage, topic_partition=first.topic_partition
             )
+        self._partition_log.skip_corrupt = self._skip_corrupt
+        self._partition_log.check_crcs = self._check_crcs
         return self._partition_log
 
     def _listed_again(self) -> ListedLog:
         self._partition_log = None
         return self.partition_log()
 
-    def held_less(self, segment: Segment, end_offset: int) -> bool:
-        """Tell whether the last segment given may have held less than it was listed with.
+    def held_less(self, next_offset: int, end_offset: int) -> bool:
+        """Tell whether the segment given last may have held less than it was listed with.
 
-        To be asked where it was read to an end below that, and below `end_offset`, as compaction
-        leaves it too; on the local disk alone. What it lacks is in a segment of its own, or was for
-        a moment, while the file that was read stood under its name.
+        It may where it was read to an end below that, and below `end_offset`, as compaction leaves
+        it too; on the local disk alone. What it lacks is in a segment of its own, or was for a
+        moment, while the file that was read stood under its name.
+
+        Parameters
+        ----------
+        next_offset : int
+            Offset after all that was met.
+        end_offset : int
+            Where the wanted offsets end.
         """
+        segment = self._given
+        if segment is None or segment.storage != LOCAL:
+            return False
         bound = MAX_OFFSET if segment.end_offset_bound is None else segment.end_offset_bound
         wanted_end = min(bound, end_offset)
-        if segment.storage != LOCAL or not segment.base_offset + 1 < wanted_end < MAX_OFFSET:
+        if not max(next_offset, segment.base_offset + 1) < wanted_end < MAX_OFFSET:
             return False
         try:
             # While the file is the one that was read, a listing shows what it was split into.
@@ -147,9 +166,7 @@ class SegmentPursuit:
         self._pending.extend(log.segments_between(start_offset, self._end_offset))
         return start_offset
 
-    def look_at_end(
-        self, next_offset: int, end_offset: int, *, skip_corrupt: bool, check_crcs: bool = True
-    ) -> None:
+    def look_at_end(self, next_offset: int, end_offset: int) -> None:
         """Tell of offsets below `end_offset` that the log had reached, and lacks by now.
 
         To be asked when all segments were read: who truncates a log takes its last ones away.
@@ -166,7 +183,6 @@ class SegmentPursuit:
             return
         try:
             log = self._listed_again()
-            log.skip_corrupt, log.check_crcs = skip_corrupt, check_crcs
             log_end_offset = log.resolved(log.find_next_offset)
         except FileNotFoundError:
             log_end_offset = next_offset
@@ -195,14 +211,11 @@ class SegmentPursuit:
                 # The last file may have been a new one, that holds more than its old name says.
                 next_offset = self.look_again(max(next_offset, reached))
             else:
-                bound = segment.end_offset_bound or 0
-                if reached < (bound or self._end_offset) and self.held_less(
-                    segment, self._end_offset
-                ):
+                if self.held_less(reached, self._end_offset):
                     next_offset = self.look_again(max(next_offset, reached))
                 else:
                     # One that others take the place of may reach into the next.
-                    next_offset = max(next_offset, bound, reached)
+                    next_offset = max(next_offset, segment.end_offset_bound or 0, reached)
 
 
 def _signature(segment: Segment) -> FileSignature | None:

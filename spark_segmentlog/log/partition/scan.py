@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from functools import partial
 from typing import Final, TypeVar
 
 import pyarrow as pa
@@ -100,7 +99,14 @@ class _PartitionScan:
         self._log_end_offset = log_end_offset
         self._losses = Losses(segments[0], options, on_data_loss)
         end_offset = options.record_filter.end_offset
-        self._pursuit = SegmentPursuit(segments, end_offset, self._losses.tell, partition_log)
+        self._pursuit = SegmentPursuit(
+            segments,
+            end_offset,
+            self._losses.tell,
+            partition_log,
+            skip_corrupt=options.skip_corrupt,
+            check_crcs=options.check_crcs,
+        )
         topic_partition = segments[0].topic_partition
         self._scanner = SegmentScanner(topic_partition, options, on_corrupt=on_corrupt)
         self._outcomes = self._new_outcomes()
@@ -122,20 +128,14 @@ class _PartitionScan:
                     wanted_end = min(wanted_end, self._outcomes.stable_offset)
                 if scanner.next_offset >= wanted_end:
                     break
-                bound = segment.end_offset_bound
-                is_short = bound is None or scanner.next_offset < bound
-                if is_short and self._pursuit.held_less(segment, wanted_end):
+                if self._pursuit.held_less(scanner.next_offset, wanted_end):
                     self._look_again()
                 else:
-                    scanner.next_offset = max(scanner.next_offset, bound or 0)
+                    bound = segment.end_offset_bound or 0
+                    scanner.next_offset = max(scanner.next_offset, bound)
             except FileNotFoundError:
                 self._look_again()
-        self._pursuit.look_at_end(
-            scanner.next_offset,
-            wanted_end,
-            skip_corrupt=self._options.skip_corrupt,
-            check_crcs=self._options.check_crcs,
-        )
+        self._pursuit.look_at_end(scanner.next_offset, wanted_end)
 
     def _look_again(self) -> None:
         """Go on in a new listing, in which batches stand at other positions."""
@@ -151,14 +151,8 @@ class _PartitionScan:
                 start_offset=self._scanner.next_offset, log_end_offset=self._log_end_offset
             )
         return TransactionOutcomes(
-            partial(_listed_log, self._pursuit, self._options),
+            self._pursuit.partition_log,
             check_crcs=self._options.check_crcs,
             skip_corrupt=self._options.skip_corrupt,
             whole_read=whole_read,
         )
-
-
-def _listed_log(pursuit: SegmentPursuit, options: ScanOptions) -> ListedLog:
-    log = pursuit.partition_log()
-    log.skip_corrupt, log.check_crcs = options.skip_corrupt, options.check_crcs
-    return log
