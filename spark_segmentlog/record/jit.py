@@ -153,7 +153,9 @@ class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
-            compiled = super().load_overload(sig, target_context)
+            # numba prepares the target for a compilation first, which takes a process longer than
+            # all that is loaded here; whoever compiles does so as well.
+            compiled = self._load_overload(sig, target_context)
         except _CACHE_ERRORS as error:
             _log.debug("kernel cache %s not read: %s", self.cache_path, error)
             return None

@@ -28,15 +28,13 @@ _CACHE_ERRORS = (OSError, EOFError, pickle.PickleError, AttributeError, ImportEr
 
 
 def load_cached_kernels() -> int:
-    """Load the decoding kernels from the cache, and what numba needs to call any.
+    """Load the decoding kernels from the cache.
 
     Returns
     -------
     int
         How many were loaded; what the cache lacks is compiled at its first call.
     """
-    cpu_target.typing_context.refresh()
-    cpu_target.target_context.refresh()
     modules = (codec_kernels, checksum, headers, records, messages, output, decode, producers)
     named = {
         value

@@ -52,6 +52,47 @@ def test_second_process_takes_kernels_from_the_cache(tmp_path: Path) -> None:
     assert _probe(tmp_path, environment) == "1"
 
 
+_PREPARED = """
+import sys
+print(" numba.cpython.charseq" if "numba.cpython.charseq" in sys.modules else "")
+"""
+
+
+def test_a_process_that_compiles_nothing_does_not_prepare_numba_to_compile(tmp_path: Path) -> None:
+    environment = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "HOME": str(tmp_path)}
+    assert _run(_PROBE + _PREPARED, tmp_path, environment).stdout.split() == [
+        "0",
+        "numba.cpython.charseq",
+    ]
+    assert _run(_PROBE + _PREPARED, tmp_path, environment).stdout.split() == ["1"]
+
+
+_CALLER = """
+import numpy as np
+from spark_segmentlog.record.jit import kernel
+
+@kernel
+def first_of(values):
+    return values[0]
+
+print(first_of(np.full(8, 7, np.int64)))
+
+@kernel
+def first_and_second_of(values):
+    return first_of(values) + values[1]
+"""
+
+
+def test_a_kernel_that_is_not_kept_yet_calls_one_that_was_loaded(tmp_path: Path) -> None:
+    environment = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "HOME": str(tmp_path)}
+    program = tmp_path / "program.py"
+    run_it = f"import runpy; runpy.run_path({str(program)!r})"
+    program.write_text(_CALLER)
+    assert _run(run_it, tmp_path, environment).stdout == "7\n"
+    program.write_text(_CALLER + "\nprint(first_and_second_of(np.arange(1, 9)))\n")
+    assert _run(run_it, tmp_path, environment).stdout == "7\n3\n"
+
+
 def test_damaged_cache_means_a_compilation(tmp_path: Path) -> None:
     environment = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "HOME": str(tmp_path)}
     _probe(tmp_path, environment)
