@@ -92,13 +92,13 @@ READ_TARGETS = (
     Target(
         name="limit_with_daemon",
         what="`limit(5).collect()` again and again, more than ready-made Arrow, with the daemon",
-        bound=0.2,
+        bound=0.1,
         unit="s",
     ),
     Target(
         name="limit_stock_worker",
         what="`limit(5).collect()` again and again, more than ready-made Arrow, stock worker",
-        bound=0.8,
+        bound=0.3,
         unit="s",
     ),
     Target(
