@@ -16,8 +16,6 @@ import pyarrow as pa
 
 from spark_segmentlog.errors import SchemaError
 from spark_segmentlog.query.read_options import ReadOptions, View
-from spark_segmentlog.query.system_columns import SYSTEM_SCHEMAS
-from spark_segmentlog.query.view_columns import VIEW_COLUMNS, schema_of
 from spark_segmentlog.record.columns import COLUMNS
 
 CORRUPT_RECORD: Final = "_corrupt_record"
@@ -161,6 +159,10 @@ def shape_rows(schema: pa.Schema, options: ReadOptions) -> RowShape:
 
 
 def _view_schema(view: View) -> pa.Schema:
+    # Here: these load the compiled kernels, for which whoever asks for records' columns would wait.
+    from spark_segmentlog.query.system_columns import SYSTEM_SCHEMAS
+    from spark_segmentlog.query.view_columns import VIEW_COLUMNS, schema_of
+
     return schema_of(view) if view in VIEW_COLUMNS else SYSTEM_SCHEMAS[view]
 
 

@@ -169,6 +169,14 @@ def test_module_that_spark_looks_into_loads_no_compiler_and_no_arrow() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
+def test_schema_of_records_loads_no_compiler() -> None:
+    code = (
+        "import sys, pyspark_segmentlog as m; m.DefaultSource({'path': 'x'}).schema();"
+        "assert 'numba' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
 # Schemas
 
 
