@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from spark_segmentlog.record.jit import (
@@ -51,17 +53,21 @@ _SHORT_STREAM_BYTES = 256
 _TINY_STREAM_BYTES = 48
 
 
+@functools.cache
 def _zeros_tables(length: int) -> Words:
-    """Tables [k, b] that move a CRC-32C over `length` zero bytes, byte k of it being b."""
-    crc = np.uint64(1) << np.arange(32, dtype=np.uint64)
-    for _ in range(length):
-        crc = (crc >> np.uint64(8)) ^ _CRC32C_TABLES[0][crc & np.uint64(0xFF)]
-    tables = np.zeros((4, 256), np.uint64)
-    value = np.arange(256, dtype=np.uint64)
-    for k in range(4):
-        for bit in range(8):
-            tables[k] ^= ((value >> np.uint64(bit)) & np.uint64(1)) * crc[8 * k + bit]
-    return tables
+    """Tables [k, b] that move a CRC-32C over `length` zero bytes, byte k of it being b.
+
+    `length` is a multiple of 8.
+    """
+    if length == 8:
+        return _CRC32C_TABLES[7:3:-1].copy()
+    half = length // 16 * 8
+    crc, tables = _zeros_tables(half), _zeros_tables(length - half)
+    byte = np.uint64(0xFF)
+    moved: Words = tables[0, crc & byte]
+    for k in range(1, 4):
+        moved ^= tables[k, crc >> np.uint64(8 * k) & byte]
+    return moved
 
 
 _LONG_ZEROS = _zeros_tables(_LONG_STREAM_BYTES)
