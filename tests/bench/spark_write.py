@@ -105,9 +105,9 @@ def _against_kafka(
     rows: DataFrame, folder: Path, settings: Settings, rows_count: int, jars: KafkaJars
 ) -> Iterator[Figure]:
     # librdkafka is needed here alone.
-    from tests.support.broker import running_broker
+    from tests.support.broker import SERVER_JVM, running_broker
 
-    with running_broker(folder / "broker", jars, heap="1g") as broker:
+    with running_broker(folder / "broker", jars, heap="1g", jvm=SERVER_JVM) as broker:
         broker.create_topic(TOPIC)
         for codec in CODECS:
             kafka = rows.write.format("kafka").option("topic", TOPIC)

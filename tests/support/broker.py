@@ -39,6 +39,10 @@ JAVA_SOURCES = Path(__file__).parent / "java"
 READY_TIMEOUT_S = 90
 STOP_TIMEOUT_S = 90
 
+# A test's broker starts quickly; one that is measured runs as Kafka's own scripts start it.
+QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+SERVER_JVM = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+
 _PROBLEM = re.compile(r"stray|Corrupt|ERROR")
 _LOG_CONFIGURATION = """\
 Configuration:
@@ -108,6 +112,8 @@ class Broker:
         Folders inside `directory` that become ``log.dirs``.
     properties
         Broker settings over those of this module.
+    jvm
+        Options of its virtual machine: `QUICK_JVM` or `SERVER_JVM`.
     user
         As whom the process runs, by number; as this one where not given.
     """
@@ -120,6 +126,7 @@ class Broker:
         log_directory_names: Sequence[str] = ("d0", "d1"),
         properties: Mapping[str, object] | None = None,
         heap: str = "512m",
+        jvm: Sequence[str] = QUICK_JVM,
         user: int | None = None,
     ) -> None:
         self.directory = directory
@@ -127,6 +134,7 @@ class Broker:
         self.log_directories = [directory / name for name in log_directory_names]
         self.log_path = directory / "broker.log"
         self._heap = heap
+        self._jvm = jvm
         self._user = user
         self._process: subprocess.Popen[bytes] | None = None
         port, controller_port = free_ports(2)
@@ -176,7 +184,9 @@ class Broker:
         assert not self.is_running
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                self._java("kafka.Kafka", str(self._properties_path), heap=self._heap),
+                self._java(
+                    "kafka.Kafka", str(self._properties_path), heap=self._heap, jvm=self._jvm
+                ),
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self.directory,
@@ -290,12 +300,13 @@ class Broker:
     def _properties_path(self) -> Path:
         return self.directory / "server.properties"
 
-    def _java(self, *arguments: str, heap: str = "256m") -> list[str]:
+    def _java(
+        self, *arguments: str, heap: str = "256m", jvm: Sequence[str] = QUICK_JVM
+    ) -> list[str]:
         return [
             "java",
             f"-Xmx{heap}",
-            "-XX:TieredStopAtLevel=1",
-            "-XX:+UseSerialGC",
+            *jvm,
             f"-Dlog4j2.configurationFile={self.directory / 'log4j2.yaml'}",
             "-cp",
             self.jars.class_path,
