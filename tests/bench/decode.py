@@ -3,32 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import spark_segmentlog
-from tests.bench.harness import Figure, Settings, Timings, ns_a_record, seconds, take_turns
+from tests.bench.harness import (
+    Figure,
+    Measurement,
+    Settings,
+    ns_a_record,
+    seconds,
+    take_turns,
+)
 from tests.bench.java_loop import FileRecordsLoop
-from tests.bench.log_files import VALUE_BYTES, LogShape, generate_partition
+from tests.bench.log_files import LogShape, generate_partition
+from tests.bench.visitors import visit_with_aiokafka, visit_with_kafka_python
 from tests.support.kafka_jars import KafkaJars
 
 RECORDS_COUNT = 1_000_000
 LARGE_VALUE_BYTES = 1000
-_WITH_AIOKAFKA = ("100", "1")
-_WITH_THREADS = ("zstd",)
+# kafka-python needs seconds for more, and as long for each record.
+PLAIN_PYTHON_RECORDS_COUNT = 20_000
+OURS = "one thread"
+THREADS = "all cores"
+# How the figures of a peer begin, by the name of its side.
+PEERS = {
+    "FileRecords": "arrow_against_java",
+    "aiokafka": "arrow_against_aiokafka",
+    "kafka-python": "arrow_against_kafka_python",
+}
 # (suffix of the target's name, records a batch, batches a transaction)
 _TRANSACTION_CASES = (("100", 100, 10), ("1", 1, 100))
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What one library does with a log, and how many of the records."""
+
+    records_count: int
+    measure: Measurement
 
 
 def decode_figures(settings: Settings, jars: KafkaJars | None) -> Iterator[Figure]:
     """Measure every case; without jars only the sides that need no Java."""
     for suffix, shape in _cases(settings).items():
         log_path = next((generate_partition(settings.cache, shape) / "bench-0").glob("*.log"))
-        if jars is not None:
-            yield _against_java(suffix, log_path, shape, settings, jars)
-        if suffix in _WITH_AIOKAFKA:
-            yield _against_aiokafka(suffix, log_path, shape, settings)
-        if suffix in _WITH_THREADS:
-            yield _threads_against_one(suffix, log_path, shape, settings)
+        with ExitStack() as stack:
+            sides = _sides(log_path, shape)
+            if jars is not None:
+                sides["FileRecords"] = _java(stack.enter_context(FileRecordsLoop(jars)), log_path)
+            yield from _figures(suffix, sides, settings)
     for suffix, records_per_batch, transaction_batches in _TRANSACTION_CASES:
         yield _committed_against_uncommitted(
             suffix, records_per_batch, transaction_batches, settings
@@ -38,24 +64,73 @@ def decode_figures(settings: Settings, jars: KafkaJars | None) -> Iterator[Figur
 def _cases(settings: Settings) -> dict[str, LogShape]:
     """Name the shapes of logs, as the targets' names end."""
 
-    def shape(records_per_batch: int, codec: str = "none", *, large: bool = False) -> LogShape:
+    def shape(records_per_batch: int, **others: Any) -> LogShape:
+        count = RECORDS_COUNT // 5 if "value_bytes" in others else RECORDS_COUNT
         return LogShape(
-            records_count=settings.sized(
-                RECORDS_COUNT // 5 if large else RECORDS_COUNT, multiple_of=records_per_batch
-            ),
+            records_count=settings.sized(count, multiple_of=records_per_batch),
             records_per_batch=records_per_batch,
-            codec=codec,
-            value_bytes=LARGE_VALUE_BYTES if large else VALUE_BYTES,
+            **others,
         )
 
     return {
         "100": shape(100),
         "1": shape(1),
         "1000": shape(1000),
-        "1kb": shape(100, large=True),
-        "lz4": shape(100, "lz4"),
-        "zstd": shape(100, "zstd"),
+        "1kb": shape(100, value_bytes=LARGE_VALUE_BYTES),
+        "lz4": shape(100, codec="lz4"),
+        "zstd": shape(100, codec="zstd"),
+        "v1": shape(1, magic=1),
+        "v1_lz4": shape(100, magic=1, codec="lz4"),
     }
+
+
+def _sides(log_path: Path, shape: LogShape) -> dict[str, Side]:
+    """Give what needs no Java; kafka-python has no codecs where it comes alone."""
+    count = shape.records_count
+    data = log_path.read_bytes()
+    sides = {
+        OURS: Side(count, seconds(lambda: read_all(log_path, count))),
+        THREADS: Side(count, seconds(lambda: read_all(log_path, count, use_threads=True))),
+        "aiokafka": Side(count, seconds(lambda: visit_with_aiokafka(data, count))),
+    }
+    if shape.codec == "none":
+        few = min(count, PLAIN_PYTHON_RECORDS_COUNT)
+        sides["kafka-python"] = Side(few, seconds(lambda: visit_with_kafka_python(data, few)))
+    return sides
+
+
+def _java(loop: FileRecordsLoop, log_path: Path) -> Side:
+    records_count = loop.warm_up(log_path)
+
+    def visit() -> float:
+        elapsed, records = loop.visit(log_path)
+        assert records == records_count
+        return elapsed
+
+    return Side(records_count, visit)
+
+
+def _figures(suffix: str, sides: dict[str, Side], settings: Settings) -> Iterator[Figure]:
+    rounds = take_turns([side.measure for side in sides.values()], settings.repetitions)
+    best_s = {
+        name: timings.best / side.records_count
+        for (name, side), timings in zip(sides.items(), rounds, strict=True)
+    }
+    ours = f"{best_s[OURS] * 1e9:.0f} ns a record"
+    for peer, prefix in PEERS.items():
+        if peer in sides:
+            yield Figure(
+                name=f"{prefix}_{suffix}",
+                value=best_s[OURS] / best_s[peer],
+                detail=f"{ours}; {peer} {best_s[peer] * 1e9:.0f} ns a record",
+                sides={f"{suffix}: {name}": 1 / best_s[name] for name in (OURS, peer)},
+            )
+    yield Figure(
+        name=f"threads_against_one_{suffix}",
+        value=best_s[OURS] / best_s[THREADS],
+        detail=f"{best_s[THREADS] * 1e9:.0f} ns a record; one thread {ours}",
+        sides={f"{suffix}: {THREADS}": 1 / best_s[THREADS]},
+    )
 
 
 def _committed_against_uncommitted(
@@ -99,88 +174,3 @@ def read_all(path: Path, records_count: int, *, use_threads: bool = False) -> No
     """Read a log file to Arrow, all columns, holding no batch."""
     reader = spark_segmentlog.read_arrow(str(path), use_threads=use_threads)
     assert sum(arrow_batch.num_rows for arrow_batch in reader) == records_count
-
-
-def visit_with_aiokafka(data: bytes, records_count: int) -> None:
-    """Check and visit every record with aiokafka's C extension."""
-    from aiokafka.record._crecords import MemoryRecords
-
-    batches = MemoryRecords(data)
-    visited = 0
-    size_bytes = 0
-    while batches.has_next():
-        batch = batches.next_batch()
-        assert batch.validate_crc()
-        for record in batch:
-            size_bytes += len(record.key) + len(record.value)
-            visited += 1
-    assert visited == records_count
-
-
-def _against_java(
-    suffix: str, log_path: Path, shape: LogShape, settings: Settings, jars: KafkaJars
-) -> Figure:
-    with FileRecordsLoop(jars) as loop:
-        loop.warm_up(log_path)
-
-        def java() -> float:
-            elapsed, records = loop.visit(log_path)
-            assert records == shape.records_count
-            return elapsed
-
-        ours, theirs = take_turns(
-            [seconds(lambda: read_all(log_path, shape.records_count)), java], settings.repetitions
-        )
-    detail = (
-        f"{ns_a_record(ours, shape.records_count)}; Java {ns_a_record(theirs, shape.records_count)}"
-    )
-    return Figure(
-        name=f"arrow_against_java_{suffix}",
-        value=ours.best / theirs.best,
-        detail=detail,
-        sides=_rates(suffix, shape, {"one thread": ours, "FileRecords": theirs}),
-    )
-
-
-def _rates(suffix: str, shape: LogShape, sides: dict[str, Timings]) -> dict[str, float]:
-    return {f"{suffix}: {side}": shape.records_count / it.best for side, it in sides.items()}
-
-
-def _threads_against_one(
-    suffix: str, log_path: Path, shape: LogShape, settings: Settings
-) -> Figure:
-    count = shape.records_count
-    one, several = take_turns(
-        [
-            seconds(lambda: read_all(log_path, count)),
-            seconds(lambda: read_all(log_path, count, use_threads=True)),
-        ],
-        settings.repetitions,
-    )
-    return Figure(
-        name=f"threads_against_one_{suffix}",
-        value=one.best / several.best,
-        detail=f"{ns_a_record(several, count)}; one thread {ns_a_record(one, count)}",
-        sides=_rates(suffix, shape, {"threads": several}),
-    )
-
-
-def _against_aiokafka(suffix: str, log_path: Path, shape: LogShape, settings: Settings) -> Figure:
-    data = log_path.read_bytes()
-    ours, theirs = take_turns(
-        [
-            seconds(lambda: read_all(log_path, shape.records_count)),
-            seconds(lambda: visit_with_aiokafka(data, shape.records_count)),
-        ],
-        settings.repetitions,
-    )
-    detail = (
-        f"{ns_a_record(ours, shape.records_count)}; "
-        f"aiokafka {ns_a_record(theirs, shape.records_count)}"
-    )
-    return Figure(
-        name=f"arrow_against_aiokafka_{suffix}",
-        value=ours.best / theirs.best,
-        detail=detail,
-        sides=_rates(suffix, shape, {"aiokafka": theirs}),
-    )

@@ -17,9 +17,9 @@ class FileRecordsLoop(JavaProcess):
     def __init__(self, jars: KafkaJars) -> None:
         super().__init__(jars, _SOURCE)
 
-    def warm_up(self, path: Path) -> None:
-        for _ in range(_WARM_UP_PASSES):
-            self.visit(path)
+    def warm_up(self, path: Path) -> int:
+        """Visit a file until the code is compiled; return its records."""
+        return [self.visit(path)[1] for _ in range(_WARM_UP_PASSES)][-1]
 
     def visit(self, path: Path) -> tuple[float, int]:
         """Check and visit every record of a file; return seconds and records."""

@@ -1,9 +1,10 @@
 """Log files to measure on, made without any code of the library.
 
 Keys of 16 and values of 100 bytes, where nothing else is asked for, one millisecond apart, in
-batches of magic 2. Batches that hold the same number of records differ in their first 61 bytes and
-their content, which is drawn from a pool of variants: compressing, framing and the CRC are done
-once a variant and once a batch, so that a gigabyte takes seconds. Indexes follow a broker's rules:
+batches of magic 2, or in messages of magic 1. Batches of magic 2 that hold the same number of
+records differ in their first 61 bytes and their content, which is drawn from a pool of variants:
+compressing, framing and the CRC are done once a variant and once a batch, so that a gigabyte takes
+seconds. Indexes follow a broker's rules:
 an entry every 4096 bytes of log, a last time-index entry for the largest timestamp.
 """
 
@@ -21,6 +22,8 @@ import cramjam
 import crc32c
 import pyarrow as pa
 
+from tests.bench import message_sets
+
 KEY_BYTES = 16
 VALUE_BYTES = 100
 FIRST_TIMESTAMP_MS = 1_700_000_000_000
@@ -28,13 +31,13 @@ INDEX_INTERVAL_BYTES = 4096
 PRODUCERS_COUNT = 4
 ABORT_EVERY = 50
 VARIANTS_COUNT = 64
+# Different messages of magic 1; more than a window of lz4 holds.
+MESSAGES_COUNT = 5_000
 SEGMENT_SUFFIXES = (".log", ".index", ".timeindex")
 
 # base offset, length, leader epoch, magic, crc | attributes .. records count, which the crc covers
 _PREFIX = struct.Struct(">qiibI")
 _COVERED = struct.Struct(">hiqqqhii")
-# base offset .. last offset delta, after length, epoch, magic, crc and attributes
-_BASE_OFFSET = struct.Struct(">q15xi")
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
 # A record with key (version, type) and value (version, coordinator epoch), its lengths before them.
@@ -60,6 +63,8 @@ class LogShape:
     transaction_batches
         Batches of each transaction, of `PRODUCERS_COUNT` producers in turns, each with a marker
         after it, one in `ABORT_EVERY` an ABORT; 0 for none. No transaction index is made.
+    magic
+        Message format, 2 or 1; in 1 what is uncompressed has one record a batch.
     """
 
     records_count: int
@@ -69,13 +74,14 @@ class LogShape:
     segment_records: int = 0
     transaction_batches: int = 0
     value_bytes: int = VALUE_BYTES
+    magic: int = 2
     topic: str = "bench"
 
     @property
     def name(self) -> str:
         batches = (self.records_count, self.records_per_batch, self.codec)
         segments = (self.segment_bytes, self.segment_records, self.transaction_batches)
-        return "-".join(map(str, (*batches, *segments, self.value_bytes)))
+        return "-".join(map(str, (*batches, *segments, self.value_bytes, self.magic)))
 
 
 def generate_partition(cache: Path, shape: LogShape) -> Path:
@@ -91,12 +97,13 @@ def generate_partition(cache: Path, shape: LogShape) -> Path:
     partition = unfinished / f"{shape.topic}-0"
     partition.mkdir(parents=True)
     segment: _SegmentWriter | None = None
-    for base_offset, batch in _batches(shape):
+    batches = _batches(shape) if shape.magic == 2 else _message_sets(shape)
+    for base_offset, last_offset, batch in batches:
         if segment is None or segment.is_full(len(batch), base_offset, shape):
             if segment is not None:
                 segment.close()
             segment = _SegmentWriter(partition, base_offset)
-        segment.append(batch)
+        segment.append(batch, last_offset)
     if segment is not None:
         segment.close()
     write_clean_shutdown(unfinished)
@@ -113,8 +120,7 @@ def batch_templates(
     records_per_batch: int, codec: str, value_bytes: int = VALUE_BYTES
 ) -> list[bytes]:
     """Return the records sections, compressed, that batches are made of."""
-    draw = random.Random(7)
-    words = [draw.randbytes(3).hex().encode() for _ in range(500)]
+    draw, words = _vocabulary()
     compress = _COMPRESS[codec]
     return [
         compress(
@@ -172,9 +178,7 @@ class _SegmentWriter:
             return True
         return self._size_bytes + batch_bytes > shape.segment_bytes
 
-    def append(self, batch: bytes) -> None:
-        base_offset, last_delta = _BASE_OFFSET.unpack_from(batch)
-        last_offset = base_offset + last_delta
+    def append(self, batch: bytes, last_offset: int) -> None:
         # A broker's rule: an entry before the batch, once enough bytes lie after the last one.
         if self._since_entry_bytes > INDEX_INTERVAL_BYTES:
             self._offset_index += _OFFSET_ENTRY.pack(
@@ -199,7 +203,8 @@ class _SegmentWriter:
             self._time_index += entry
 
 
-def _batches(shape: LogShape) -> Iterator[tuple[int, bytes]]:
+def _batches(shape: LogShape) -> Iterator[tuple[int, int, bytes]]:
+    """Give base and last offset of each batch of magic 2, and its bytes."""
     templates = batch_templates(shape.records_per_batch, shape.codec, shape.value_bytes)
     base_offset = ended = 0
     for index in range(shape.records_count // shape.records_per_batch):
@@ -210,6 +215,7 @@ def _batches(shape: LogShape) -> Iterator[tuple[int, bytes]]:
             base_sequence = turn * shape.records_per_batch
         yield (
             base_offset,
+            base_offset + shape.records_per_batch - 1,
             batch(
                 records,
                 base_offset,
@@ -222,8 +228,27 @@ def _batches(shape: LogShape) -> Iterator[tuple[int, bytes]]:
         base_offset += shape.records_per_batch
         if producer_id >= 0 and _ends_transaction(index, shape):
             ended += 1
-            yield base_offset, _marker(base_offset, producer_id, is_commit=ended % ABORT_EVERY != 0)
+            marker = _marker(base_offset, producer_id, is_commit=ended % ABORT_EVERY != 0)
+            yield base_offset, base_offset, marker
             base_offset += 1
+
+
+def _message_sets(shape: LogShape) -> Iterator[tuple[int, int, bytes]]:
+    """Give base and last offset of each message of magic 1, or of each wrapper, and its bytes."""
+    draw, words = _vocabulary()
+    pool = [_key_and_value(draw, words, shape.value_bytes) for _ in range(MESSAGES_COUNT)]
+    for base_offset in range(0, shape.records_count, shape.records_per_batch):
+        timestamp_ms = FIRST_TIMESTAMP_MS + base_offset
+        last_offset = base_offset + shape.records_per_batch - 1
+        offsets = range(base_offset, last_offset + 1)
+        records = [pool[offset % MESSAGES_COUNT] for offset in offsets]
+        if shape.codec == "none":
+            (record,) = records
+            yield base_offset, base_offset, message_sets.message(base_offset, timestamp_ms, record)
+        else:
+            codec_id, compress = _CODEC_IDS[shape.codec], _COMPRESS[shape.codec]
+            wrapped = message_sets.wrapper(base_offset, timestamp_ms, records, codec_id, compress)
+            yield base_offset, last_offset, wrapped
 
 
 def _ends_transaction(index: int, shape: LogShape) -> bool:
@@ -238,9 +263,20 @@ def _marker(base_offset: int, producer_id: int, *, is_commit: bool) -> bytes:
     return batch(record, base_offset, 1, "none", producer_id=producer_id)
 
 
-def _record(draw: random.Random, words: list[bytes], delta: int, value_bytes: int) -> bytes:
+def _vocabulary() -> tuple[random.Random, list[bytes]]:
+    draw = random.Random(7)
+    return draw, [draw.randbytes(3).hex().encode() for _ in range(500)]
+
+
+def _key_and_value(
+    draw: random.Random, words: list[bytes], value_bytes: int
+) -> tuple[bytes, bytes]:
     key = draw.randbytes(KEY_BYTES // 2).hex().encode()
-    value = b" ".join(draw.choices(words, k=value_bytes // 7 + 1))[:value_bytes]
+    return key, b" ".join(draw.choices(words, k=value_bytes // 7 + 1))[:value_bytes]
+
+
+def _record(draw: random.Random, words: list[bytes], delta: int, value_bytes: int) -> bytes:
+    key, value = _key_and_value(draw, words, value_bytes)
     body = b"\0" + _varint(delta) * 2 + _varint(KEY_BYTES) + key
     body += _varint(value_bytes) + value + _varint(0)
     return _varint(len(body)) + body
