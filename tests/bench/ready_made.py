@@ -49,6 +49,14 @@ class ReadyMadeSource(DataSource):
         return ReadyMadeReader(schema.json(), rows, int(self.options["partitions"]))
 
 
+class SharedReadyMadeSource(ReadyMadeSource):
+    """``format("readymade-shared")``, in the workers that the library has run in."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "readymade-shared"
+
+
 class ReadyMadeReader(DataSourceReader):
     """Yields the same Arrow batch until the rows are out."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -22,7 +22,7 @@ from tests.bench.log_files import FIRST_TIMESTAMP_MS, LogShape, generate_partiti
 from tests.bench.spark_session import drain, spark_session
 
 BIG_RECORDS_COUNT = 4_000_000
-SINGLE_RECORDS_COUNT = 2_000_000
+SMALLER_RECORDS_COUNT = 2_000_000
 SEGMENT_BYTES = 64 << 20
 SMALL_SEGMENTS_COUNT = 10_000
 FEWER_SEGMENTS_COUNT = 1_000
@@ -32,6 +32,7 @@ SMALL_SEGMENTS_REPETITIONS = 1
 WANTED_ROWS = 10
 LIMIT_REPETITIONS_FACTOR = 2
 
+LIBRARY = "spark-segmentlog"
 DAEMON_MODULE = "spark_segmentlog.daemon"
 PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 
@@ -43,14 +44,19 @@ class Log:
     path: Path
     records_count: int
     segments_count: int
+    records_per_batch: int
 
 
 def spark_read_figures(settings: Settings) -> Iterator[Figure]:
     """Measure rows a second, and ten rows of many."""
     hundred = _log(settings, BIG_RECORDS_COUNT, 100)
-    single = _log(settings, SINGLE_RECORDS_COUNT, 1)
+    thousand = _log(settings, SMALLER_RECORDS_COUNT, 1000)
+    single = _log(settings, SMALLER_RECORDS_COUNT, 1)
     with spark_session({PUSHDOWN_CONF: "true"}) as spark:
-        yield from _throughput(spark, settings, hundred, single)
+        for suffix, log in (("100", hundred), ("1000", thousand), ("1", single)):
+            yield from _rows(spark, settings, suffix, log)
+        yield _against_parquet(spark, settings, thousand)
+        yield _offset_only(spark, settings, hundred)
         yield from _ten_rows(spark, settings, hundred)
 
 
@@ -81,7 +87,7 @@ def _log(settings: Settings, records_count: int, records_per_batch: int) -> Log:
 def _generated(settings: Settings, shape: LogShape) -> Log:
     path = generate_partition(settings.cache, shape)
     segments_count = sum(1 for _ in path.glob("*/*.log"))
-    return Log(path, shape.records_count, segments_count)
+    return Log(path, shape.records_count, segments_count, shape.records_per_batch)
 
 
 def _ours(spark: SparkSession, log: Log, schema: str | None = None, **options: str) -> DataFrame:
@@ -89,45 +95,69 @@ def _ours(spark: SparkSession, log: Log, schema: str | None = None, **options: s
     return (reader.schema(schema) if schema else reader).load(str(log.path))
 
 
-def _ready_made(spark: SparkSession, log: Log, schema: str | None = None) -> DataFrame:
-    reader = spark.read.format("readymade")
+def _ready_made(
+    spark: SparkSession, log: Log, schema: str | None = None, *, name: str = "readymade"
+) -> DataFrame:
+    reader = spark.read.format(name)
     reader = reader.option("rows", log.records_count).option("partitions", log.segments_count)
     return (reader.schema(schema) if schema else reader).load()
-
-
-def _drain_ours(spark: SparkSession, log: Log, schema: str | None) -> None:
-    drain(_ours(spark, log, schema))
-
-
-def _drain_ready_made(spark: SparkSession, log: Log, schema: str | None) -> None:
-    drain(_ready_made(spark, log, schema))
 
 
 def _nothing(spark: SparkSession) -> DataFrame:
     return spark.read.format("readymade").option("rows", 0).option("partitions", 1).load()
 
 
-def _throughput(
-    spark: SparkSession, settings: Settings, hundred: Log, single: Log
-) -> Iterator[Figure]:
-    offset_only = "offset bigint"
-    for name, log, schema in (
-        ("spark_rows_100", hundred, None),
-        ("spark_rows_1", single, None),
-        ("spark_offset_only", hundred, offset_only),
-    ):
-        ours, ceiling = take_turns(
+def _rows(spark: SparkSession, settings: Settings, suffix: str, log: Log) -> Iterator[Figure]:
+    """Compare with ready-made Arrow, in workers of its own and in those that the library has."""
+    ours, own, shared = take_turns(
+        [
+            seconds(lambda: drain(_ours(spark, log))),
+            seconds(lambda: drain(_ready_made(spark, log))),
+            seconds(lambda: drain(_ready_made(spark, log, name="readymade-shared"))),
+        ],
+        settings.repetitions,
+    )
+    yield _rows_figure(f"spark_rows_{suffix}", log, ours, "ready-made Arrow", own)
+    yield _rows_figure(f"spark_rows_{suffix}_shared", log, ours, "the same in shared", shared)
+
+
+def _against_parquet(spark: SparkSession, settings: Settings, log: Log) -> Figure:
+    with tempfile.TemporaryDirectory(dir=settings.cache) as folder:
+        written = f"{folder}/parquet"
+        _ours(spark, log).write.option("compression", "none").parquet(written)
+        ours, parquet = take_turns(
             [
-                seconds(partial(_drain_ours, spark, log, schema)),
-                seconds(partial(_drain_ready_made, spark, log, schema)),
+                seconds(lambda: drain(_ours(spark, log))),
+                seconds(lambda: drain(spark.read.parquet(written))),
             ],
             settings.repetitions,
         )
-        detail = (
-            f"{ns_a_record(ours, log.records_count)}; "
-            f"ready-made Arrow {ns_a_record(ceiling, log.records_count)}"
-        )
-        yield Figure(name=name, value=ceiling.best / ours.best, detail=detail)
+    return _rows_figure("spark_rows_parquet", log, ours, "Parquet", parquet)
+
+
+def _offset_only(spark: SparkSession, settings: Settings, log: Log) -> Figure:
+    schema = "offset bigint"
+    ours, ceiling = take_turns(
+        [
+            seconds(lambda: drain(_ours(spark, log, schema))),
+            seconds(lambda: drain(_ready_made(spark, log, schema))),
+        ],
+        settings.repetitions,
+    )
+    return _rows_figure("spark_offset_only", log, ours, "ready-made Arrow", ceiling)
+
+
+def _rows_figure(name: str, log: Log, ours: Timings, peer: str, theirs: Timings) -> Figure:
+    count = log.records_count
+    return Figure(
+        name=name,
+        value=theirs.best / ours.best,
+        detail=f"{ns_a_record(ours, count)}; {peer} {ns_a_record(theirs, count)}",
+        sides={
+            f"{log.records_per_batch}: {side}": count / timings.best
+            for side, timings in ((LIBRARY, ours), (peer, theirs))
+        },
+    )
 
 
 def _ten_rows(spark: SparkSession, settings: Settings, log: Log) -> Iterator[Figure]:
@@ -138,23 +168,27 @@ def _ten_rows(spark: SparkSession, settings: Settings, log: Log) -> Iterator[Fig
         bounds = {"startingTimestamp": str(first_ms), "endingTimestamp": str(until_ms)}
         assert len(_ours(spark, log, None, **bounds).collect()) == WANTED_ROWS
 
-    def between(frame: DataFrame) -> DataFrame:
-        return frame.where(
-            (col("timestamp") >= _moment(first_ms)) & (col("timestamp") < _moment(until_ms))
-        )
+    def wanted(frame: DataFrame) -> DataFrame:
+        return between(frame, first_ms, until_ms)
 
     def by_pushdown() -> None:
-        assert len(between(_ours(spark, log, pushdown="true")).collect()) == WANTED_ROWS
+        assert len(wanted(_ours(spark, log, pushdown="true")).collect()) == WANTED_ROWS
 
     options, floor = take_turns(
         [seconds(by_options), seconds(lambda: _nothing(spark).collect())], settings.repetitions
     )
     yield _against_floor("ten_rows_by_options", options, floor)
     pushed, floor = take_turns(
-        [seconds(by_pushdown), seconds(lambda: between(_nothing(spark)).collect())],
+        [seconds(by_pushdown), seconds(lambda: wanted(_nothing(spark)).collect())],
         settings.repetitions,
     )
     yield _against_floor("ten_rows_by_pushdown", pushed, floor)
+
+
+def between(frame: DataFrame, first_ms: int, until_ms: int) -> DataFrame:
+    """Keep the rows of a range of timestamps, its end exclusive."""
+    is_late = col("timestamp") >= _moment(first_ms)
+    return frame.where(is_late & (col("timestamp") < _moment(until_ms)))
 
 
 def _moment(timestamp_ms: int) -> Column:

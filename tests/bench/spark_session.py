@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pyspark.sql import DataFrame, SparkSession
 
 import spark_segmentlog
-from tests.bench.ready_made import ReadyMadeSource
+from tests.bench.ready_made import ReadyMadeSource, SharedReadyMadeSource
 from tests.bench.sinks import DiscardingSink
 from tests.bench.ticking import TickingSource
 from tests.support.kafka_jars import cached_kafka_jars
@@ -59,8 +59,10 @@ def _register_peers(spark: SparkSession) -> None:
     """Register the benchmarks' own sources, with workers of their own.
 
     Spark keeps a pool of workers for each environment. In a shared one the peers would have the
-    library's heap to collect after each task, and what the library does about that.
+    library's heap to collect after each task, and what the library does about that: one of them is
+    there in both.
     """
+    spark.dataSource.register(SharedReadyMadeSource)
     environment = spark.sparkContext.environment
     environment["SEGMENTLOG_BENCHMARK_PEER"] = "1"
     for source in (ReadyMadeSource, TickingSource, DiscardingSink):
