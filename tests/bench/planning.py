@@ -6,6 +6,7 @@ entry a reader may ask for.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import struct
@@ -36,11 +37,7 @@ def planning_figures(settings: Settings) -> Iterator[Figure]:
     partitions_count = min(PARTITIONS_COUNT, settings.sized(PARTITIONS_COUNT))
     per_partition = max(2, settings.sized(SEGMENTS_COUNT) // partitions_count)
     directory = sparse_log_directory(settings.cache, partitions_count, per_partition)
-    # The last segment but one: planning must look at, and leave out, all that lie before.
-    wanted_offset = (per_partition - 2) * OFFSETS_PER_SEGMENT
-    starts = {TOPIC: {str(number): wanted_offset for number in range(partitions_count)}}
-    by_offset = {"startingOffsets": str(starts).replace("'", '"')}
-    by_time = {"startingTimestamp": str(FIRST_TIMESTAMP_MS + wanted_offset)}
+    by_offset, by_time = late_options(partitions_count, per_partition)
     for name, options, walk in (
         ("planning_by_offset", by_offset, walk_names),
         ("planning_by_time", by_time, walk_time_indexes),
@@ -53,6 +50,19 @@ def planning_figures(settings: Settings) -> Iterator[Figure]:
             settings.repetitions,
         )
         yield _figure(name, ours, walked, partitions_count * per_partition)
+
+
+def late_options(
+    partitions_count: int, segments_count: int
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Start in the last segment but one, by offset and by time.
+
+    Planning must look at, and leave out, all that lie before.
+    """
+    wanted_offset = (segments_count - 2) * OFFSETS_PER_SEGMENT
+    starts = {TOPIC: {str(number): wanted_offset for number in range(partitions_count)}}
+    by_offset = {"startingOffsets": json.dumps(starts)}
+    return by_offset, {"startingTimestamp": str(FIRST_TIMESTAMP_MS + wanted_offset)}
 
 
 def plan(directory: Path, options: dict[str, str]) -> int:
