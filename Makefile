@@ -73,7 +73,7 @@ bench: install ## measure the ratios of docs/speed.md
 	$(PY) -m tests.bench $(BENCH_ARGS)
 
 .PHONY: bench-report
-bench-report: $(STAMP) ## write into docs/speed.md what --json of the benchmarks noted (JSON=FILE)
+bench-report: $(STAMP) ## write what --json of the benchmarks noted into docs/speed.md and README (JSON=FILES)
 	$(PY) -m tests.bench.report $(JSON)
 
 .PHONY: compatibility

@@ -13,7 +13,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 Measurement = Callable[[], float]
@@ -32,6 +32,8 @@ class Target:
         The figure is at most `bound`, or at least `bound` where `at_most` is false.
     unit
         "x" for a ratio, else the unit of an absolute figure.
+    aim
+        What is aimed at, where the bound is not there yet.
     """
 
     name: str
@@ -39,20 +41,26 @@ class Target:
     bound: float
     at_most: bool = True
     unit: str = "x"
+    aim: float | None = None
 
     def is_met(self, figure: float) -> bool:
         return figure <= self.bound if self.at_most else figure >= self.bound
 
+    def reaches_aim(self, figure: float) -> bool:
+        """Tell whether the figure is where the bound should be."""
+        return self.aim is None or replace(self, bound=self.aim).is_met(figure)
+
     @property
     def bound_text(self) -> str:
-        return f"{'<=' if self.at_most else '>='} {self.bound:g} {self.unit}"
+        return f"{'at most' if self.at_most else 'at least'} {self.bound:g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
     """What was measured for one target, with the sides it was made from.
 
-    `sides` are records a second by the case and the side, for plots.
+    `sides` are for plots, by what is written ``case: side``: records a second, or where the group
+    is one of curves, seconds.
     """
 
     name: str
@@ -139,8 +147,9 @@ class Report:
 
     @property
     def rows(self) -> list[tuple[Target, Figure]]:
+        """Figures beside their bounds; a curve has none."""
         by_name = {target.name: target for target in self.targets}
-        return [(by_name[figure.name], figure) for figure in self.figures]
+        return [(by_name[figure.name], figure) for figure in self.figures if figure.name in by_name]
 
     @property
     def missed(self) -> list[str]:

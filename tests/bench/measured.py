@@ -1,4 +1,4 @@
-"""Several runs of the benchmarks: as JSON, and as a table of medians and ranges."""
+"""Several runs of the benchmarks: as JSON, and as tables of medians and ranges."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tests.bench.harness import Figure, Target
 from tests.support.kafka_jars import KAFKA_VERSION
@@ -21,6 +22,8 @@ PACKAGES: Final = (
     "pyarrow",
     "numpy",
     "numba",
+    "cramjam",
+    "crc32c",
     "aiokafka",
     "kafka-python",
 )
@@ -28,7 +31,7 @@ PACKAGES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredFigure:
-    """One figure of every run, and the records a second of its sides where these were noted."""
+    """One figure of every run, and its sides as `Figure` has them."""
 
     name: str
     values: tuple[float, ...]
@@ -49,20 +52,53 @@ class Measurements:
 
 
 def measurements(runs: Sequence[Iterable[Figure]]) -> Measurements:
-    """Gather the figures of runs on this machine; each is in all of them."""
-    by_name: dict[str, list[Figure]] = {}
-    for run in runs:
-        for figure in run:
-            by_name.setdefault(figure.name, []).append(figure)
+    """Gather the figures of runs on this machine; a curve is in the first alone."""
     figures = tuple(
         MeasuredFigure(
             name=name,
             values=tuple(figure.value for figure in found),
-            sides={side: tuple(it.sides[side] for it in found) for side in found[0].sides},
+            sides={side: tuple(each.sides[side] for each in found) for side in found[0].sides},
         )
-        for name, found in by_name.items()
+        for name, found in _by_name(figure for run in runs for figure in run).items()
     )
     return Measurements(machine=_machine(), versions=_versions(), figures=figures)
+
+
+def medians(runs: Sequence[Iterable[Figure]]) -> list[Figure]:
+    """Give each figure once, with the median of its values and the sides of its last run."""
+    return [
+        replace(found[-1], value=statistics.median(figure.value for figure in found))
+        for found in _by_name(figure for run in runs for figure in run).values()
+    ]
+
+
+def joined(parts: Sequence[Measurements]) -> Measurements:
+    """Put together what was measured in several goes, on one machine with one set of versions.
+
+    Raises
+    ------
+    ValueError
+        The machine or a version is another one.
+    """
+    first = parts[0]
+    for part in parts[1:]:
+        if (part.machine, part.versions) != (first.machine, first.versions):
+            raise ValueError(
+                f"measured on {part.machine} with {part.versions}, "
+                f"not on {first.machine} with {first.versions}"
+            )
+    figures = tuple(
+        MeasuredFigure(
+            name=name,
+            values=tuple(value for figure in found for value in figure.values),
+            sides={
+                side: tuple(value for figure in found for value in figure.sides[side])
+                for side in found[0].sides
+            },
+        )
+        for name, found in _by_name(figure for part in parts for figure in part.figures).items()
+    )
+    return replace(first, figures=figures)
 
 
 def to_json(measured: Measurements) -> str:
@@ -73,43 +109,76 @@ def from_json(text: str) -> Measurements:
     found = json.loads(text)
     figures = tuple(
         MeasuredFigure(
-            name=it["name"],
-            values=tuple(it["values"]),
-            sides={side: tuple(rates) for side, rates in it["sides"].items()},
+            name=figure["name"],
+            values=tuple(figure["values"]),
+            sides={side: tuple(values) for side, values in figure["sides"].items()},
         )
-        for it in found["figures"]
+        for figure in found["figures"]
     )
     return Measurements(machine=found["machine"], versions=found["versions"], figures=figures)
 
 
-def table(measured: Measurements, targets: Iterable[Target]) -> str:
-    """Write a line on the machine, and a table of the medians and ranges."""
-    by_name = {target.name: target for target in targets}
-    runs = max((len(figure.values) for figure in measured.figures), default=0)
+def conditions(measured: Measurements) -> str:
+    """Write a paragraph on the machine and the versions, if anything was measured."""
+    if not measured.figures:
+        return ""
     versions = ", ".join(f"{name} {version}" for name, version in measured.versions.items())
-    machine = f"{measured.machine['cpus']} cores ({measured.machine['processor']})"
-    lines = [
-        f"Medians and ranges of {runs} runs on {machine}, with {versions}.",
-        "",
-        "| what | median | range | bound | figure |",
-        "|---|---|---|---|---|",
+    machine = measured.machine
+    return (
+        f"Measured on {machine['cpus']} cores of {machine['processor']} with "
+        f"{machine['memory_gb']} GB of memory: {versions}.\n"
+    )
+
+
+def table(measured: Measurements, targets: Iterable[Target]) -> str:
+    """Write the medians and ranges of some figures, those that were measured, beside bounds."""
+    by_name = {figure.name: figure for figure in measured.figures}
+    rows = [
+        f"| {target.what} | {median_text(by_name[target.name], target)} "
+        f"| {range_text(by_name[target.name])} | {_bound_cell(by_name[target.name], target)} "
+        f"| `{target.name}` |"
+        for target in targets
+        if target.name in by_name
     ]
-    for figure in measured.figures:
-        target = by_name[figure.name]
-        spread = f"{min(figure.values):.3g} to {max(figure.values):.3g}"
-        lines.append(
-            f"| {target.what} | {figure.median:.3g} {target.unit} | {spread} "
-            f"| {target.bound_text} | `{figure.name}` |"
-        )
-    return "\n".join(lines) + "\n"
+    heading = ["| what | median | range | bound | figure |", "|---|---|---|---|---|"]
+    return "\n".join([*heading, *rows]) + "\n" if rows else ""
+
+
+def median_text(figure: MeasuredFigure, target: Target) -> str:
+    unit = "" if target.unit == "x" else f" {target.unit}"
+    return f"{figure.median:.3g}{unit}"
+
+
+def range_text(figure: MeasuredFigure) -> str:
+    return f"{min(figure.values):.3g} to {max(figure.values):.3g} in {len(figure.values)}"
+
+
+def _bound_cell(figure: MeasuredFigure, target: Target) -> str:
+    text = target.bound_text
+    if not target.is_met(figure.median):
+        text += ", **not met**"
+    if target.aim is not None and not target.reaches_aim(figure.median):
+        text += f"; {target.aim:g} is aimed at, **not reached**"
+    return text
+
+
+F = TypeVar("F", Figure, MeasuredFigure)
+
+
+def _by_name(figures: Iterable[F]) -> dict[str, list[F]]:
+    found: dict[str, list[F]] = {}
+    for figure in figures:
+        found.setdefault(figure.name, []).append(figure)
+    return found
 
 
 def _machine() -> dict[str, Any]:
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "cpus": os.cpu_count(),
         "processor": _processor(),
+        "memory_gb": round(memory_bytes / 1e9),
         "system": platform.platform(),
-        "load": os.getloadavg(),
     }
 
 
@@ -123,4 +192,14 @@ def _processor() -> str:
 
 def _versions() -> dict[str, str]:
     packages = {name: metadata.version(name) for name in PACKAGES}
-    return {"Python": platform.python_version(), "Kafka": KAFKA_VERSION, **packages}
+    return {
+        "Python": platform.python_version(),
+        "Java": _java_version(),
+        "Kafka": KAFKA_VERSION,
+        **packages,
+    }
+
+
+def _java_version() -> str:
+    run = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True)
+    return run.stderr.split('"')[1]

@@ -4,52 +4,64 @@ from __future__ import annotations
 
 from tests.bench.harness import Target
 
-READ_TARGETS = (
-    Target(
-        name="arrow_against_java_100",
-        what="log to Arrow against Java `FileRecords`, 100 records a batch",
-        bound=0.8,
+# What a log of `decode` holds, by how the names of its figures end.
+_SHAPES = {
+    "100": "100 records a batch",
+    "1": "1 record a batch",
+    "1000": "1,000 records a batch",
+    "1kb": "values of 1 kB",
+    "lz4": "lz4",
+    "zstd": "zstd",
+    "v1": "message format 1",
+    "v1_lz4": "message format 1, lz4",
+}
+
+
+def _decode_targets(
+    prefix: str, what: str, bounds: dict[str, float], aims: dict[str, float], *, at_most: bool
+) -> tuple[Target, ...]:
+    return tuple(
+        Target(
+            name=f"{prefix}_{suffix}",
+            what=f"{what}, {_SHAPES[suffix]}",
+            bound=bound,
+            aim=aims.get(suffix),
+            at_most=at_most,
+        )
+        for suffix, bound in bounds.items()
+    )
+
+
+DECODE_TARGETS = (
+    *_decode_targets(
+        "arrow_against_java",
+        "log to Arrow against Kafka's Java `FileRecords` that checks and visits",
+        {"100": 0.6, "1": 0.2, "1000": 0.8, "1kb": 1.0, "lz4": 0.6, "zstd": 0.5}
+        | {"v1": 1.0, "v1_lz4": 3.0},
+        {"1": 0.1, "1000": 0.6, "zstd": 0.4},
+        at_most=True,
     ),
-    Target(
-        name="arrow_against_java_1",
-        what="log to Arrow against Java `FileRecords`, 1 record a batch",
-        bound=0.2,
+    *_decode_targets(
+        "arrow_against_aiokafka",
+        "log to Arrow against aiokafka's C extension that checks and visits",
+        {"100": 0.25, "1": 0.25, "1000": 0.3, "1kb": 0.6, "lz4": 0.6, "zstd": 0.7}
+        | {"v1": 1.0, "v1_lz4": 3.0},
+        {"100": 0.2, "1": 0.2},
+        at_most=True,
     ),
-    Target(
-        name="arrow_against_java_1000",
-        what="log to Arrow against Java `FileRecords`, 1,000 records a batch",
-        bound=0.8,
+    *_decode_targets(
+        "arrow_against_kafka_python",
+        "log to Arrow against kafka-python that checks and visits",
+        {"100": 0.05, "1": 0.05, "1000": 0.05, "1kb": 0.2, "v1": 0.2},
+        {},
+        at_most=True,
     ),
-    Target(
-        name="arrow_against_java_1kb",
-        what="log to Arrow against Java `FileRecords`, values of 1 kB",
-        bound=2.0,
-    ),
-    Target(
-        name="threads_against_one_zstd",
-        what="rows a second of log to Arrow in threads against one, zstd, two cores",
-        bound=1.2,
+    *_decode_targets(
+        "threads_against_one",
+        "rows a second of log to Arrow in two threads against one",
+        dict.fromkeys(_SHAPES, 0.9) | {"zstd": 1.2},
+        dict.fromkeys(_SHAPES, 1.8),
         at_most=False,
-    ),
-    Target(
-        name="arrow_against_java_lz4",
-        what="log to Arrow against Java `FileRecords`, lz4",
-        bound=1.0,
-    ),
-    Target(
-        name="arrow_against_java_zstd",
-        what="log to Arrow against Java `FileRecords`, zstd",
-        bound=1.0,
-    ),
-    Target(
-        name="arrow_against_aiokafka_100",
-        what="log to Arrow against aiokafka, 100 records a batch",
-        bound=0.25,
-    ),
-    Target(
-        name="arrow_against_aiokafka_1",
-        what="log to Arrow against aiokafka, 1 record a batch",
-        bound=0.25,
     ),
     Target(
         name="committed_against_uncommitted_100",
@@ -61,16 +73,30 @@ READ_TARGETS = (
         what="read_committed over transactions against read_uncommitted, 1 record a batch",
         bound=1.3,
     ),
-    Target(
-        name="spark_rows_100",
-        what="rows a second through Spark against ready-made Arrow, 100 records a batch",
-        bound=0.9,
-        at_most=False,
+)
+
+SPARK_READ_TARGETS = (
+    *(
+        Target(
+            name=f"spark_rows_{suffix}",
+            what=f"rows a second through Spark against ready-made Arrow{where}, {_SHAPES[shape]}",
+            bound=bound,
+            aim=aim,
+            at_most=False,
+        )
+        for suffix, shape, where, bound, aim in (
+            ("100", "100", "", 0.9, 0.95),
+            ("100_shared", "100", " in shared workers", 0.8, 0.9),
+            ("1000", "1000", "", 0.9, 0.95),
+            ("1000_shared", "1000", " in shared workers", 0.8, 0.9),
+            ("1", "1", "", 0.85, 0.9),
+            ("1_shared", "1", " in shared workers", 0.75, 0.85),
+        )
     ),
     Target(
-        name="spark_rows_1",
-        what="rows a second through Spark against ready-made Arrow, 1 record a batch",
-        bound=0.85,
+        name="spark_rows_parquet",
+        what="rows a second through Spark against Spark's uncompressed Parquet of the same rows",
+        bound=0.1,
         at_most=False,
     ),
     Target(
@@ -89,6 +115,9 @@ READ_TARGETS = (
         what="ten rows of four million by `pushdown=true` against reading nothing",
         bound=1.5,
     ),
+)
+
+LIMIT_TARGETS = (
     Target(
         name="limit_with_daemon",
         what="`limit(5).collect()` again and again, more than ready-made Arrow, with the daemon",
@@ -101,6 +130,9 @@ READ_TARGETS = (
         bound=0.3,
         unit="s",
     ),
+)
+
+SMALL_SEGMENTS_TARGETS = (
     Target(
         name="small_segments_planned",
         what="input partitions of 10,000 segments of ten records",
@@ -112,6 +144,9 @@ READ_TARGETS = (
         what="10,000 segments of ten records against the same in 1,000 segments",
         bound=1.5,
     ),
+)
+
+PLANNING_TARGETS = (
     Target(
         name="planning_by_offset",
         what="planning 100,000 segments by offset against a walk",
@@ -122,6 +157,9 @@ READ_TARGETS = (
         what="planning 100,000 segments by time against a walk that reads time indexes",
         bound=3.0,
     ),
+)
+
+MEMORY_TARGETS = (
     Target(
         name="memory_arrow_none",
         what="memory of `read_arrow` above idle, 1 GiB segment, none",
@@ -165,21 +203,25 @@ WRITE_TARGETS = (
         name="write_against_discarding",
         what="writing against a Python Arrow sink that throws rows away",
         bound=1.5,
+        aim=1.3,
     ),
     Target(
         name="write_against_parquet",
         what="writing against Spark's uncompressed Parquet writer",
         bound=1.0,
+        aim=0.95,
     ),
     Target(
         name="write_against_kafka_none",
         what="writing against Spark's Kafka sink into a broker on the same machine, none",
         bound=0.4,
+        aim=0.15,
     ),
     Target(
         name="write_against_kafka_lz4",
         what="writing against Spark's Kafka sink into a broker on the same machine, lz4",
         bound=0.4,
+        aim=0.25,
     ),
 )
 
@@ -250,11 +292,51 @@ TIER_TARGETS = (
     ),
 )
 
-TARGETS = (
-    *READ_TARGETS,
-    *WRITE_TARGETS,
-    *COMMIT_TARGETS,
-    *STREAM_TARGETS,
-    *CLI_TARGETS,
-    *TIER_TARGETS,
+FIRST_QUERY_TARGETS = (
+    Target(
+        name="first_query",
+        what="the first query of a new process, more than of ready-made Arrow",
+        bound=2.0,
+        aim=0.5,
+        unit="s",
+    ),
 )
+
+KAFKA_SOURCE_TARGETS = tuple(
+    Target(
+        name=f"kafka_source_{suffix}",
+        what=f"{what}, against Spark's Kafka source with the broker on the same machine",
+        bound=bound,
+        aim=aim,
+        at_most=False,
+        unit="times as fast",
+    )
+    for suffix, what, bound, aim in (
+        ("scan", "scan of values of 100 bytes", 2.0, 3.5),
+        ("lz4", "scan of values of 100 bytes, lz4", 2.5, 4.5),
+        ("1kb", "scan of values of 1 kB", 2.0, 3.5),
+        ("count", "`count()`", 2.0, 3.5),
+        ("offset", "column `offset` alone", 3.0, 6.0),
+        ("pushdown", "ten rows by timestamps in `where`, with `pushdown=true`", 5.0, 10.0),
+        ("options", "ten rows by timestamps in options", 0.5, 1.0),
+    )
+)
+
+TARGETS_OF_GROUPS = {
+    "decode": DECODE_TARGETS,
+    "kafka-source": KAFKA_SOURCE_TARGETS,
+    "spark-read": SPARK_READ_TARGETS,
+    "first-query": FIRST_QUERY_TARGETS,
+    "limit": LIMIT_TARGETS,
+    "small-segments": SMALL_SEGMENTS_TARGETS,
+    "planning": PLANNING_TARGETS,
+    "memory": MEMORY_TARGETS,
+    "spark-write": WRITE_TARGETS,
+    "commit": COMMIT_TARGETS,
+    "spark-stream": STREAM_TARGETS,
+    "cli": CLI_TARGETS,
+    "tier": TIER_TARGETS,
+}
+"""The bounds of each group of benchmarks, by its name."""
+
+TARGETS = tuple(target for targets in TARGETS_OF_GROUPS.values() for target in targets)

@@ -10,7 +10,10 @@ from spark_segmentlog import errors
 from spark_segmentlog.cli.verbs import VERBS
 from spark_segmentlog.errors import SegmentLogError
 from spark_segmentlog.log.findings import MENDS
-from tests.bench.__main__ import GROUPS
+from tests.bench.__main__ import CURVES, GROUPS
+from tests.bench.measured import from_json
+from tests.bench.plots import PLOTS
+from tests.bench.report import JSON_NAME, PAGE_NAME, page_with, readme_with
 from tests.bench.targets import TARGETS
 from tests.support.kafka_differences import DIFFERENCES
 from tests.support.pages import DOCS, FORMS, README, pages, sections, site_pages
@@ -76,29 +79,37 @@ def test_kinds_of_findings_are_those_of_the_code() -> None:
 
 
 def test_bounds_of_speed_are_those_that_the_benchmarks_hold() -> None:
+    page = (DOCS / "speed.md").read_text()
     targets = {target.name: target for target in TARGETS}
     seen = []
-    for _, _, bound, figures in _rows((DOCS / "speed.md").read_text(), "what", 4):
+    for *_, bound, figures in [*_rows(page, "what", 4), *_rows(page, "what", 5)]:
         for name in re.findall(r"`(\w+)`", figures):
             target = targets[name]
-            assert float(bound.removeprefix("at least ").split()[0]) == target.bound, name
+            limit = re.match(r"(?:at least |at most )?([\d.]+)", bound)
+            assert limit is not None
+            assert float(limit[1]) == target.bound, name
             assert bound.startswith("at least ") != target.at_most, name
             seen.append(name)
     assert len(set(seen)) == len(seen) > 20
 
 
 def test_groups_of_benchmarks_are_there() -> None:
-    commands = re.findall(r"BENCH_ARGS=\"?([\w -]+)", (DOCS / "speed.md").read_text())
-    assert {
-        name for command in commands for name in command.split() if name[0] != "-"
-    } <= GROUPS.keys()
+    page = (DOCS / "speed.md").read_text()
+    commands = re.findall(r"BENCH_ARGS=\"?([\w -]+)", page)
+    measured = re.findall(r"<!-- measured: ([\w -]+) -->", page)
+    named = {name for words in commands for name in words.split() if name[0] != "-"}
+    placed = {name for words in measured for name in words.split()} - {"conditions"}
+    assert named == placed == GROUPS.keys() | CURVES.keys()
 
 
-def test_speed_of_the_readme_is_that_of_its_page() -> None:
-    page = {(row[0], row[1]) for row in _rows((DOCS / "speed.md").read_text(), "what", 4)}
-    readme = _rows(README.read_text(), "what", 3)
-    assert readme
-    assert {(what, measured) for what, measured, _ in readme} <= page
+def test_pages_on_speed_have_what_was_measured() -> None:
+    measured = from_json((DOCS / JSON_NAME).read_text())
+    page, readme = (DOCS / PAGE_NAME).read_text(), README.read_text()
+    assert page_with(page, measured) == page
+    assert readme_with(readme, measured) == readme
+    assert [plot.name for plot in PLOTS if (DOCS / plot.name).exists()] == [
+        plot.name for plot in PLOTS if plot.is_measured(measured)
+    ]
 
 
 def _rows(text: str, heading: str, columns: int) -> list[list[str]]:
