@@ -317,8 +317,8 @@ KAFKA_SOURCE_TARGETS = tuple(
         ("1kb", "scan of values of 1 kB", 2.0, 3.5),
         ("count", "`count()`", 2.0, 3.5),
         ("offset", "column `offset` alone", 3.0, 6.0),
-        ("pushdown", "ten rows by timestamps in `where`, with `pushdown=true`", 5.0, 10.0),
-        ("options", "ten rows by timestamps in options", 0.5, 1.0),
+        ("pushdown", "ten rows by timestamps in `where`, with `pushdown=true`", 3.5, 10.0),
+        ("options", "ten rows by timestamps in options", 0.1, 1.0),
     )
 )
 
