@@ -34,6 +34,8 @@ from spark_segmentlog.record.layout import (
     LAST_OFFSET_DELTA_OFFSET,
     LEGACY_ATTRIBUTES_OFFSET,
     LEGACY_CRC_OFFSET,
+    LEGACY_KEY_OFFSET_V0,
+    LEGACY_KEY_OFFSET_V1,
     LEGACY_TIMESTAMP_OFFSET,
     LOG_OVERHEAD,
     MAGIC_OFFSET,
@@ -107,6 +109,28 @@ def _header_can_be(buffer: Bytes, position: int, magic: int) -> bool:
     delta = int64(load_be32(buffer, position + LAST_OFFSET_DELTA_OFFSET))
     count = int64(load_be32(buffer, position + RECORDS_COUNT_OFFSET))
     return delta >= 0 and count >= 0 and base_offset < INT64_MAX - max(delta, count - 1)
+
+
+@inlined
+def _sizes_can_be(buffer: Bytes, position: int, magic: int, size: int) -> bool:
+    """Whether the fields of an entry that holds something agree with its size.
+
+    As far as they lie in the buffer.
+    """
+    if magic == 2:
+        if position + RECORD_BATCH_OVERHEAD > len(buffer):
+            return True
+        count = int64(load_be32(buffer, position + RECORDS_COUNT_OFFSET))
+        return count > 0 and _header_can_be(buffer, position, magic)
+    # A key and a value, each after its length, fill a message.
+    at = position + (LEGACY_KEY_OFFSET_V1 if magic == 1 else LEGACY_KEY_OFFSET_V0)
+    for _ in range(2):
+        if at + 4 > len(buffer):
+            return True
+        at += 4 + max(int64(load_be32(buffer, at)), 0)
+        if at > position + size:
+            return False
+    return at == position + size
 
 
 @inlined
@@ -279,9 +303,10 @@ def find_covering(
 ) -> int:
     """List the positions before index `at` where an entry may stand that reaches beyond it.
 
-    It ends after `at`, at most `left` bytes after it, and its offset lies in [min_offset,
-    end_offset). No checksum is compared. Returns their number, which may be larger than `found` has
-    room for. The caller has checked that HEADER_SIZE_UP_TO_MAGIC bytes after `at` are there.
+    It ends after `at`, at most `left` bytes after it, its offset lies in [min_offset, end_offset),
+    and it holds something, as far as its fields are there. No checksum is compared. Returns their
+    number, which may be larger than `found` has room for. The caller has checked that
+    HEADER_SIZE_UP_TO_MAGIC bytes after `at` are there.
     """
     count = 0
     for i in range(len(positions)):
@@ -293,6 +318,8 @@ def find_covering(
         length = int64(load_be32(buffer, position + SIZE_OFFSET))
         size = LOG_OVERHEAD + length
         if length < _min_length(magic) or size <= at - position or size > at - position + left:
+            continue
+        if not _sizes_can_be(buffer, position, magic, size):
             continue
         if count < len(found):
             found[count] = position
