@@ -1,7 +1,8 @@
 """What offset and time indexes share: sorted big-endian entries, after them perhaps zeros.
 
 Lookups read the last 8 KiB first, the part that a broker keeps in memory and that most lookups
-need, then search by halves; a file of 10 MiB that is zeros but for its start is never read whole.
+need, then a page where the entry would be if all records were of one size, and nearer from there;
+a file of 10 MiB that is zeros but for its start is never read whole.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from spark_segmentlog.log.io.reading import LogFile, is_zero_from
 
 WARM_BYTES: Final = 8192
 WHOLE_CHECK_BYTES: Final = 65536
+SEARCH_PAGE_BYTES: Final = 131072
+_GUESSES: Final = 4
+_FROM_ZERO: Final = ("relative_offset", "position")
 
 
 class IndexFile(Closing):
@@ -47,7 +51,8 @@ class IndexFile(Closing):
         if self._file is None:
             return 0
         slots = self._file.size() // self.entry.itemsize
-        if slots == 0 or self._is_used(slots - 1):
+        last = self._read_bytes(max(slots - self._warm_slots, 0), self._warm_slots)
+        if any(last[-self.entry.itemsize :]):
             return slots
         used, unused = 0, slots - 1
         while used < unused:
@@ -88,9 +93,13 @@ class IndexFile(Closing):
     def _is_used(self, slot: int) -> bool:
         return any(self._read_bytes(slot, 1))
 
+    @property
+    def _warm_slots(self) -> int:
+        return WARM_BYTES // self.entry.itemsize
+
     @cached_property
     def _warm_entries(self) -> npt.NDArray[np.void]:
-        warm = min(self.entries_count, WARM_BYTES // self.entry.itemsize)
+        warm = min(self.entries_count, self._warm_slots)
         return self._read(self.entries_count - warm, warm)
 
     def _last_slot(self, field: str, value: int) -> int:
@@ -101,14 +110,29 @@ class IndexFile(Closing):
         first_warm = self.entries_count - len(warm)
         if first_warm == 0 or int(warm[field][0]) <= value:
             return first_warm + _last_at_or_below(warm, field, value)
-        low, high = 0, first_warm
-        while high - low > len(warm):
-            middle = (low + high) // 2
-            if int(self._read(middle, 1)[field][0]) <= value:
-                low = middle
+        return self._search(field, value, first_warm, int(warm[field][0]))
+
+    def _search(self, field: str, value: int, high: int, high_value: int) -> int:
+        """Find the last slot below `high`, which holds more, whose field is at or below a value."""
+        page = SEARCH_PAGE_BYTES // self.entry.itemsize
+        low, low_value = 0, 0
+        guesses = _GUESSES if field in _FROM_ZERO else 0
+        while True:
+            # Where values are far from even, halves are sure.
+            share = (value - low_value) / max(high_value - low_value, 1) if guesses > 0 else 0.5
+            guesses -= 1
+            start = low + int((high - low) * min(max(share, 0.0), 1.0)) - page // 2
+            start = max(min(start, high - page), low)
+            entries = self._read(start, min(page, high - start))
+            if len(entries) == 0:
+                # The file was cut meanwhile.
+                return -1
+            if start > low and int(entries[field][0]) > value:
+                high, high_value = start, int(entries[field][0])
+            elif start + len(entries) < high and int(entries[field][-1]) <= value:
+                low, low_value = start + len(entries), int(entries[field][-1])
             else:
-                high = middle
-        return low + _last_at_or_below(self._read(low, high - low), field, value)
+                return start + _last_at_or_below(entries, field, value)
 
     def _read(self, slot: int, count: int) -> npt.NDArray[np.void]:
         data = self._read_bytes(slot, count)

@@ -12,13 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_segmentlog.log.io.closing import Closing
-from spark_segmentlog.log.io.reading import not_there
+from spark_segmentlog.log.io.reading import LogFile, not_there
 
 READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
 BLOCKS_AHEAD: Final = 3
 _READ_AHEAD_THREADS: Final = 16
 _BLOCKS_KEPT: Final = 3
-_PEEK_BYTES: Final = 256 * 1024
+PEEK_BYTES: Final = 128 * 1024
+_BLOCK_GROWTH: Final = 4
 
 
 class RangeSource(Protocol):
@@ -35,8 +36,11 @@ class RangeSource(Protocol):
 
 
 class RemoteFile(Closing):
-    """A file that is read in blocks of some MiB where one read goes on from the other, the next
-    blocks ahead; elsewhere a read is one request for little more than what it asks for.
+    """A file that is read in blocks where one read goes on from the other, the next ones ahead.
+
+    Blocks grow to some MiB; they have that size at once where it was said that all of the file is
+    read. Elsewhere a read is one request for little more than what it asks for. A file of
+    `PEEK_BYTES` at most is fetched whole.
 
     Parameters
     ----------
@@ -60,11 +64,13 @@ class RemoteFile(Closing):
         self._lock = Lock()
         self._blocks: deque[tuple[int, bytes]] = deque(maxlen=_BLOCKS_KEPT)
         self._reached = 0
+        self._block_bytes = PEEK_BYTES
         self._ahead: deque[tuple[int, Future[bytes]]] = deque()
 
     def begin(self) -> None:
-        """Have the first block fetched before it is asked for."""
+        """Say that all of the file is read, so that blocks are fetched before they are wanted."""
         with self._lock:
+            self._block_bytes = READ_AHEAD_BYTES
             self._fetch_ahead(1)
 
     def size(self) -> int:
@@ -112,11 +118,17 @@ class RemoteFile(Closing):
             data = self._ahead.popleft()[1].result()
         else:
             self._forget_ahead()
-            data = self._fetch(position, READ_AHEAD_BYTES if goes_on else max(wanted, _PEEK_BYTES))
+            if not goes_on:
+                self._block_bytes = PEEK_BYTES
+            if self.size() <= PEEK_BYTES:
+                position = 0
+            most = READ_AHEAD_BYTES if goes_on else wanted
+            data = self._fetch(position, max(min(wanted, most), self._block_bytes))
         self._blocks.append((position, data))
         self._reached = position + len(data)
-        if goes_on:
+        if goes_on and self._block_bytes == READ_AHEAD_BYTES:
             self._fetch_ahead(1 if position == 0 else BLOCKS_AHEAD)
+        self._block_bytes = min(self._block_bytes * _BLOCK_GROWTH, READ_AHEAD_BYTES)
         return position, data
 
     def _fetch_ahead(self, blocks: int) -> None:
@@ -145,6 +157,17 @@ class RemoteFile(Closing):
         if len(data) < wanted:
             raise not_there(self.path)
         return data
+
+
+def is_far(file: LogFile) -> bool:
+    """Tell whether each read of a file may be a request, whose bytes are to be few."""
+    return isinstance(file, RemoteFile)
+
+
+def expect_whole(file: LogFile) -> None:
+    """Say of a file that is read from its start that all of it is read; matters to far ones."""
+    if isinstance(file, RemoteFile):
+        file.begin()
 
 
 @cache

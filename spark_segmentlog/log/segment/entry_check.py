@@ -116,6 +116,12 @@ def tells_its_size(file: LogFile, position: int) -> bool:
     return _size_by_fields(file, position, _KEY_OFFSETS[header[MAGIC_OFFSET]]) == claimed
 
 
+def fills_its_size(file: LogFile, position: int) -> bool:
+    """Tell whether an entry may be as long as it says: of a message, key and value tell it too."""
+    is_batch = file.read_at(position + MAGIC_OFFSET, 1) == bytes([MAGIC_V2])
+    return is_batch or tells_its_size(file, position)
+
+
 def _size_by_fields(file: LogFile, position: int, key_offset: int) -> int:
     """Add up the size of a message from the lengths of its key and value."""
     size = key_offset

@@ -8,7 +8,8 @@ content of an index file changes what is read:
   where no whole batch before the position covers it. A value may hold the bytes of a whole batch,
   so that the batch at a position alone says nothing; the batch that the value is part of tells it.
   That one is looked for in the `COVERING_WINDOW_BYTES` before the position, more than Kafka's
-  default limit of a batch.
+  default limit of a batch; in a file whose reads are requests in `FAR_WINDOW_BYTES`, by the one
+  request that also gives the rows of a short range, and only of such a size.
 - a time entry is believed where the batch that holds the offset has the timestamp as its largest
   one. That all batches before it lie below is what an index is for: one that lies there is found by
   verification, not by reads. What lies after the last entry is not known from an index, which may
@@ -30,7 +31,13 @@ import numpy as np
 from spark_segmentlog.log.formats.offset_index import MAX_RELATIVE_OFFSET, OffsetEntry
 from spark_segmentlog.log.formats.time_index import TimeEntry
 from spark_segmentlog.log.io.reading import LogFile
-from spark_segmentlog.log.segment.entry_check import EntrySpan, has_good_checksum, read_entry_span
+from spark_segmentlog.log.io.remote_file import is_far
+from spark_segmentlog.log.segment.entry_check import (
+    EntrySpan,
+    fills_its_size,
+    has_good_checksum,
+    read_entry_span,
+)
 from spark_segmentlog.log.segment.pieces import ReadBuffer
 from spark_segmentlog.log.segment.walk import HeaderWalk
 from spark_segmentlog.log.segment.walk_options import TOLERANT
@@ -41,6 +48,8 @@ if TYPE_CHECKING:
     from spark_segmentlog.log.segment.segment import Segment
 
 COVERING_WINDOW_BYTES: Final = 1024 * 1024 + 4096
+FAR_WINDOW_BYTES: Final = 768 * 1024
+FAR_ROWS_BYTES: Final = 64 * 1024
 COVERING_CHECKSUM_BYTES: Final = 64 * 1024 * 1024
 LOOKUP_READ_BYTES: Final = 16 * 1024
 MAX_APPENDED_BATCHES: Final = 100_000
@@ -48,6 +57,10 @@ MAX_APPENDED_BATCHES: Final = 100_000
 
 def is_position(segment: Segment, file: LogFile, entry: OffsetEntry) -> bool:
     """Tell whether batches stand at an entry's position that end with its offset."""
+    if is_far(file):
+        # What is looked at from here on is kept of it.
+        start = max(entry.position - FAR_WINDOW_BYTES, 0)
+        file.read_at(start, entry.position + FAR_ROWS_BYTES - start)
     span = _read_good(segment, file, entry)
     if span is None or _is_covered(segment, file, entry.position):
         return False
@@ -131,6 +144,9 @@ def _read_good(segment: Segment, file: LogFile, entry: OffsetEntry) -> EntrySpan
 def _is_covered(segment: Segment, file: LogFile, position: int) -> bool:
     """Tell whether a good batch starts before a position and ends after it, as far as is known."""
     window = min(position, COVERING_WINDOW_BYTES)
+    most_bytes = file.size()
+    if is_far(file):
+        window, most_bytes = min(window, FAR_WINDOW_BYTES), COVERING_WINDOW_BYTES
     data = np.empty(window + HEADER_SIZE_UP_TO_MAGIC, np.uint8)
     count = file.pread_into(data, position - window, len(data))
     if count < len(data):
@@ -148,7 +164,7 @@ def _is_covered(segment: Segment, file: LogFile, position: int) -> bool:
     for index in found.tolist():
         start = position - window + index
         span = read_entry_span(file, start)
-        if span is None:
+        if span is None or span.size_bytes > most_bytes or not fills_its_size(file, start):
             continue
         budget -= span.size_bytes
         if budget < 0 or has_good_checksum(file, start, span.size_bytes):

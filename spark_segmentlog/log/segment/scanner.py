@@ -13,10 +13,11 @@ import pyarrow as pa
 
 from spark_segmentlog.errors import CorruptRecordError
 from spark_segmentlog.log.io.reading import LogFile
+from spark_segmentlog.log.io.remote_file import expect_whole, is_far
 from spark_segmentlog.log.names import MAX_OFFSET, TopicPartition
 from spark_segmentlog.log.segment import index_trust
 from spark_segmentlog.log.segment.piece_choice import ChosenPiece, PieceChooser
-from spark_segmentlog.log.segment.pieces import READ_BUFFER_BYTES, ReadBuffer
+from spark_segmentlog.log.segment.pieces import FIRST_READ_BYTES, READ_BUFFER_BYTES, ReadBuffer
 from spark_segmentlog.log.segment.read_ahead import pieces_ahead
 from spark_segmentlog.log.segment.scanned_piece import ScannedPiece, SharedFile, Spares
 from spark_segmentlog.log.segment.segment import Segment
@@ -28,6 +29,7 @@ from spark_segmentlog.record.read.record_filter import RecordFilter
 if TYPE_CHECKING:
     from spark_segmentlog.log.transactions.outcomes import TransactionOutcomes
 
+SMALL_FILE_BYTES: Final = index_trust.FAR_WINDOW_BYTES
 APART_BYTES: Final = 2 * 1024 * 1024
 """Size of pieces that are decoded apart: several are in memory at once."""
 
@@ -188,11 +190,18 @@ class SegmentScanner:
                 outcomes=outcomes,
                 on_lost=on_lost,
             )
+            reads_to_end = end_offset in (segment.end_offset_bound, segment.promised_end)
+            is_whole = start_position == 0 and (reads_to_end or file.size() <= SMALL_FILE_BYTES)
+            if is_whole:
+                expect_whole(file)
             options = WalkOptions(
                 skip_corrupt=self.options.skip_corrupt,
                 check_crcs=self.options.check_crcs,
                 on_corrupt=self._on_corrupt,
                 is_reported=chooser.is_reported,
+                first_read_bytes=FIRST_READ_BYTES
+                if is_whole or not is_far(file)
+                else index_trust.FAR_ROWS_BYTES,
             )
             walk = HeaderWalk(segment, file, options, position=start_position, buffer=self._buffer)
             pieces = map(partial(chooser.choose, walk), walk.pieces())

@@ -23,6 +23,7 @@ from spark_segmentlog.log.formats.transaction_index import (
 )
 from spark_segmentlog.log.io.as_listed import StorageAsListed
 from spark_segmentlog.log.io.reading import LOCAL, LogFile, Storage, is_replaced, not_there
+from spark_segmentlog.log.io.remote_file import expect_whole
 from spark_segmentlog.log.names import MAX_OFFSET, TopicPartition
 from spark_segmentlog.log.segment import index_trust
 from spark_segmentlog.log.segment.pieces import ReadBuffer
@@ -255,6 +256,8 @@ class Segment:
         """
         with self.open_log() as file:
             position = self.position_for(start_offset, file)
+            if position == 0:
+                expect_whole(file)
             yield HeaderWalk(self, file, options, position=position, buffer=buffer)
 
     def headers(
@@ -281,6 +284,8 @@ class Segment:
         """
         options = WalkOptions(skip_corrupt=skip_corrupt)
         with self.open_log() as file:
+            if start_position == 0 and end_position is None:
+                expect_whole(file)
             walk = HeaderWalk(self, file, options, position=start_position, buffer=buffer)
             for table in walk:
                 if end_position is not None and walk.position >= end_position:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from spark_segmentlog.log.findings import Finding, FindingKind
 from spark_segmentlog.log.io.reading import LogFile
+from spark_segmentlog.log.io.remote_file import expect_whole
 from spark_segmentlog.log.partition.leader_epoch_check import EpochRun, epoch_runs
 from spark_segmentlog.log.segment import index_trust
 from spark_segmentlog.log.segment.segment import Segment
@@ -153,6 +154,7 @@ class _Surveyor:
 
     def walk(self, file: LogFile) -> None:
         """Look at every batch of the file."""
+        expect_whole(file)
         self._file_bytes = file.size()
         options = WalkOptions(skip_corrupt=True, on_corrupt=self._corrupt.append)
         walk = HeaderWalk(self._segment, file, options)

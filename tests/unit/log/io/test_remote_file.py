@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from spark_segmentlog.log.io.remote_file import READ_AHEAD_BYTES, RemoteFile
+from spark_segmentlog.log.io.remote_file import PEEK_BYTES, READ_AHEAD_BYTES, RemoteFile
 
 MIB = 1 << 20
 
@@ -37,6 +37,7 @@ class Source:
 def test_a_scan_reads_each_byte_once_in_blocks() -> None:
     source = Source(random.Random(1).randbytes(5 * READ_AHEAD_BYTES // 2))
     with RemoteFile("x", source) as file:
+        file.begin()
         parts = [file.read_at(it, 100_000) for it in range(0, len(source.data), 100_000)]
     assert b"".join(parts) == source.data
     starts = range(0, len(source.data), READ_AHEAD_BYTES)
@@ -58,6 +59,7 @@ def test_blocks_are_fetched_side_by_side_once_a_scan_goes_on() -> None:
 
     source.read = read_with_others  # type: ignore[method-assign]
     with RemoteFile("x", source) as file:
+        file.begin()
         for position in range(0, 12 * READ_AHEAD_BYTES, READ_AHEAD_BYTES):
             assert len(file.read_at(position, READ_AHEAD_BYTES)) == READ_AHEAD_BYTES
     assert len(source.ranges) == 12
@@ -70,7 +72,28 @@ def test_a_read_elsewhere_fetches_little_more_than_it_asks_for() -> None:
         file.read_at(50 * MIB + 61, 200_000)
         file.read_at(49 * MIB, MIB)
         file.read_at(50 * MIB, 200_000)
-    assert source.ranges == [(50 * MIB, 256 * 1024), (49 * MIB, MIB)]
+    assert source.ranges == [
+        (50 * MIB, PEEK_BYTES),
+        (50 * MIB + PEEK_BYTES, 4 * PEEK_BYTES),
+        (49 * MIB, MIB),
+    ]
+
+
+def test_blocks_grow_where_reads_go_on_from_the_middle() -> None:
+    source = Source(bytes(64 * MIB))
+    with RemoteFile("x", source) as file:
+        for position in range(20 * MIB, 40 * MIB, 50_000):
+            file.read_at(position, 50_000)
+    sizes = [length for _, length in source.ranges[:4]]
+    assert sizes == [PEEK_BYTES, 4 * PEEK_BYTES, 16 * PEEK_BYTES, READ_AHEAD_BYTES]
+
+
+def test_a_small_file_is_fetched_once_wherever_it_is_read_first() -> None:
+    source = Source(bytes(range(256)) * 100)
+    with RemoteFile("x", source) as file:
+        assert file.read_at(25_000, 8) == source.data[25_000:25_008]
+        assert file.read_at(0, 30_000) == source.data
+    assert source.ranges == [(0, 25_600)]
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -11,7 +11,7 @@ import pytest
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.partition.partition_log import PartitionLog
-from spark_segmentlog.log.segment.index_trust import offset_beyond_end
+from spark_segmentlog.log.segment.index_trust import FAR_WINDOW_BYTES, offset_beyond_end
 from spark_segmentlog.log.write.local_log import open_log
 from spark_segmentlog.testing.builder import (
     LogBuilder,
@@ -20,6 +20,7 @@ from spark_segmentlog.testing.builder import (
     offset_index_bytes,
     v2_batch,
 )
+from tests.support.object_store import ObjectStore
 from tests.support.reading import batch, build_log, log_file, offsets, open_one, timed
 
 T = 1_700_000_000_000
@@ -193,3 +194,36 @@ def test_an_index_of_the_file_that_came_after_tells_of_no_loss(tmp_path: Path) -
         path.write_bytes(whole)
         with pytest.raises(FileNotFoundError):
             offset_beyond_end(segment, half, half.size(), 5)
+
+
+@pytest.mark.parametrize("zeros", [0, 3, 40])
+@pytest.mark.parametrize("base_offset", [0, 3_000_000])
+def test_values_that_end_with_zeros_keep_no_entry_from_being_believed(
+    tmp_path: Path, zeros: int, base_offset: int
+) -> None:
+    value = bytes(range(200, 230)) + bytes(zeros)
+    batches = [
+        v2_batch([RecordSpec(value=value)] * 3, base_offset=base_offset + 3 * number)
+        for number in range(6000)
+    ]
+    log = build_log(tmp_path, SegmentSpec(batches, base_offset=base_offset))
+    size = log.segments[0].size_bytes()
+    for number in (2000, 4000, 5999):
+        assert log.segments[0].position_for(base_offset + 3 * number) > (number - 100) / 6000 * size
+
+
+def test_an_entry_that_points_into_a_value_is_not_believed_far_away(tmp_path: Path) -> None:
+    forged = v2_batch([RecordSpec(value=b"forged")] * 3, base_offset=1)
+    for padding in (0, FAR_WINDOW_BYTES - 200):
+        first = v2_batch([RecordSpec(value=bytes(range(1, 101)) * (padding // 100) + forged)])
+        second = v2_batch([RecordSpec(value=b"x")] * 3, base_offset=1)
+        index = struct.pack(">ii", 3, first.index(forged))
+        folder = tmp_path / str(padding)
+        LogBuilder(folder).partition("t", 0, [SegmentSpec([first, second], index=index)])
+        store = ObjectStore(
+            {f"b/t-0/{path.name}": path.read_bytes() for path in (folder / "t-0").iterdir()}
+        )
+        log = open_one(Path("b/t-0"), filesystem=store.fsspec_filesystem())
+        segment = log.segments[0]
+        assert segment.position_for(3) == 0
+        assert offsets(log, start=2) == [2, 3]
