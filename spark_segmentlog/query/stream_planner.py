@@ -86,6 +86,7 @@ class StreamPlanner:
             skip_corrupt=options.mode is not Mode.FAILFAST,
             check_crcs=options.check_crcs,
             remote=options.remote,
+            topics=options.selection.named_topics,
         )
         self.limits = AdmissionLimits(
             max_offsets=options.max_offsets_per_trigger,

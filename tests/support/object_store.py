@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import zlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ class ObjectStore(FileSystemHandler):  # type: ignore[misc]
     A ``head`` is what pyarrow asks for an object that it opens, or for the kind of a path.
     """
 
-    objects: dict[str, bytes] = field(default_factory=dict)
+    objects: dict[str, Any] = field(default_factory=dict)
     requests: Counter[str] = field(default_factory=Counter)
     reads: list[tuple[str, int, int]] = field(default_factory=list)
 
@@ -46,7 +47,8 @@ class ObjectStore(FileSystemHandler):  # type: ignore[misc]
 
     def read(self, path: str, position: int, length: int | None) -> bytes:
         """Read a range, or the whole rest, by one request."""
-        data = self.objects[path][position:][:length]
+        end = None if length is None else position + length
+        data = bytes(self.objects[path][position:end])
         self.requests["get"] += 1
         self.reads.append((path, position, len(data)))
         return data
@@ -113,14 +115,24 @@ class _FsspecObjects(AbstractFileSystem):  # type: ignore[misc]
         self._store = store
 
     def ls(self, path: str, detail: bool = True, **others: Any) -> list[Any]:
-        infos = [_fields(it) for it in self._store.get_file_info_selector(FileSelector(path))]
+        found = self._store.get_file_info_selector(FileSelector(path))
+        infos = [self._fields(info) for info in found]
         return infos if detail else [it["name"] for it in infos]
 
     def info(self, path: str, **others: Any) -> dict[str, Any]:
         (info,) = self._store.get_file_info([path])
         if info.type == FileType.NotFound:
             raise FileNotFoundError(path)
-        return _fields(info)
+        return self._fields(info)
+
+    def _fields(self, info: FileInfo) -> dict[str, Any]:
+        is_directory = info.type == FileType.Directory
+        return {
+            "name": info.path,
+            "size": 0 if is_directory else info.size,
+            "type": "directory" if is_directory else "file",
+            "ETag": None if is_directory else _version(self._store.objects[info.path]),
+        }
 
     def cat_file(
         self, path: str, start: int | None = None, end: int | None = None, **others: Any
@@ -131,13 +143,8 @@ class _FsspecObjects(AbstractFileSystem):  # type: ignore[misc]
         return self._store.read(path, start or 0, None if end is None else end - (start or 0))
 
 
-def _fields(info: FileInfo) -> dict[str, Any]:
-    is_directory = info.type == FileType.Directory
-    return {
-        "name": info.path,
-        "size": 0 if is_directory else info.size,
-        "type": "directory" if is_directory else "file",
-    }
+def _version(data: Any) -> str:
+    return str(zlib.crc32(data) if isinstance(data, bytes) else id(data))
 
 
 class _Reader:

@@ -1,18 +1,21 @@
 """What was read of folders, kept for as long as they do not change.
 
 A folder whose modification time has not moved holds the same names. What changed a moment ago may
-change again within one tick of the file system's clock, and is read again until it has settled. On
-file systems other than the local one everything is read again.
+change again within one tick of the file system's clock, and is read again until it has settled. A
+folder of a far file system is listed each time: where names, sizes and versions of its files are
+the same, so are the files; where nothing tells the versions, all is read again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from spark_segmentlog.errors import LogPermissionError
 from spark_segmentlog.log.directory.paths import FolderReader
 from spark_segmentlog.log.directory.state import LogDirectoryState
+from spark_segmentlog.log.io.as_listed import StorageAsListed
 from spark_segmentlog.log.io.reading import LOCAL, Storage
 from spark_segmentlog.log.io.signature import FileSignature
 
@@ -23,21 +26,21 @@ _T = TypeVar("_T")
 class FolderMemo:
     """What was read of folders, for as long as they have not changed."""
 
-    _entries: dict[tuple[str, str], tuple[FileSignature, bool, Any]] = field(default_factory=dict)
+    _entries: dict[tuple[str, str], tuple[Hashable, bool, Any]] = field(default_factory=dict)
     _used: set[tuple[str, str]] = field(default_factory=set)
 
     def get(self, storage: Storage, path: str, kind: str, read: Callable[[], _T]) -> _T:
         """Give what `read` gives for a folder; as it was given before, where that still holds."""
-        if storage != LOCAL:
-            return read()
         key = (path, kind)
         self._used.add(key)
-        signature = FileSignature.from_path(path)
+        signature = _signature_of(storage, path)
+        if signature is None:
+            return read()
         entry = self._entries.get(key)
         if entry is not None and entry[1] and entry[0] == signature:
             value: _T = entry[2]
             return value
-        is_settled = signature.is_settled()
+        is_settled = not isinstance(signature, FileSignature) or signature.is_settled()
         value = read()
         self._entries[key] = (signature, is_settled, value)
         return value
@@ -49,8 +52,21 @@ class FolderMemo:
         self._used.clear()
 
 
+def _signature_of(storage: Storage, path: str) -> Hashable | None:
+    """Tell a folder from what it was; None where nothing does."""
+    if storage == LOCAL:
+        return FileSignature.from_path(path)
+    if not isinstance(storage, StorageAsListed):
+        return None
+    try:
+        return storage.signature(path)
+    except (FileNotFoundError, NotADirectoryError, LogPermissionError):
+        # The folder above a partition, whose files are looked for one by one then.
+        return None
+
+
 class RememberingReader(FolderReader):
-    """Reads of the local disk's folders only what changed.
+    """Reads of folders only what changed.
 
     Parameters
     ----------

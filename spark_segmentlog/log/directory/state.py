@@ -62,7 +62,9 @@ class LogDirectoryState:
         )
 
     def with_commits(self, storage: Storage) -> LogDirectoryState:
-        """Give the same state with the commits as they are now."""
+        """Give the same state with the commits as they are now; only a local log has some."""
+        if storage != LOCAL:
+            return self
         return replace(self, commit_state=commit_state(self.path, storage))
 
     def recovery_point(self, topic_partition: TopicPartition) -> int | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from typing import Any, Final
 
-from spark_segmentlog.log.io.far_storage import FarStorage
+from spark_segmentlog.log.io.far_storage import Child, FarStorage
 from spark_segmentlog.log.io.reading import LogFile, OpeningStorage, Storage, not_there
 from spark_segmentlog.log.io.remote_file import RemoteFile
 
@@ -38,6 +38,7 @@ class StorageAsListed(OpeningStorage):
         self.storage = storage
         self._folders = dict(folders or {})
         self._asked = asked
+        self._signatures: dict[str, Hashable] = {}
         self._named: set[str] = set()
         self._opening: dict[str, Future[LogFile]] = {}
 
@@ -60,6 +61,14 @@ class StorageAsListed(OpeningStorage):
             return StorageAsListed(self.storage)
         known = {name: sizes[name] for name in asked if name in sizes}
         return StorageAsListed(self.storage, {_folder(folder): known}, asked)
+
+    def signature(self, path: str) -> Hashable | None:
+        """Give what is another one wherever the names or the files in a folder are others.
+
+        As of its listing; None where that does not tell.
+        """
+        self._sizes(path)
+        return self._signatures.get(_folder(path))
 
     def open_soon(self, path: str) -> None:
         """Open a file that is read from its start next but a few, and have that fetched."""
@@ -157,11 +166,10 @@ class StorageAsListed(OpeningStorage):
             self._asked = None
         folder = _folder(path)
         if folder not in self._folders:
-            listed = self.storage.children(path)
-            self._folders[folder] = {
-                name: None if is_folder else _UNKNOWN if size is None else size
-                for name, is_folder, size in listed
-            }
+            children = self.storage.children(path)
+            self._folders[folder] = {child.name: _size_of(child) for child in children}
+            is_told = all(child.is_directory or child.version for child in children)
+            self._signatures[folder] = frozenset(children) if is_told else None
         return self._folders[folder]
 
     def _known(self, path: str) -> tuple[bool, int | None] | None:
@@ -184,6 +192,12 @@ class StorageAsListed(OpeningStorage):
         assert isinstance(file, RemoteFile)
         file.begin()
         return file
+
+
+def _size_of(child: Child) -> int | None:
+    if child.is_directory:
+        return None
+    return _UNKNOWN if child.size is None else child.size
 
 
 def as_listed(storage: Storage) -> Storage:

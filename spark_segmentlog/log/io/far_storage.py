@@ -5,9 +5,22 @@ from __future__ import annotations
 import fnmatch
 import glob
 from abc import abstractmethod
+from typing import NamedTuple
 
 from spark_segmentlog.log.io.reading import LogFile, OpeningStorage
 from spark_segmentlog.log.io.remote_file import RangeSource, RemoteFile
+
+
+class Child(NamedTuple):
+    """What a listing tells of one file or folder in it.
+
+    `version` is another one wherever the bytes of a file are others; None where nothing tells.
+    """
+
+    name: str
+    is_directory: bool
+    size: int | None
+    version: str | None = None
 
 
 class FarStorage(OpeningStorage):
@@ -31,14 +44,14 @@ class FarStorage(OpeningStorage):
 
     def list_sizes(self, path: str) -> dict[str, int | None]:
         """List the names of all that is in a folder, with the sizes of files."""
-        return {name: size for name, _, size in self.children(path)}
+        return {child.name: child.size for child in self.children(path)}
 
     def list_directories(self, path: str) -> tuple[list[str], list[str]]:
         """List the names of the folders, then of all else, in a folder."""
         directories: list[str] = []
         others: list[str] = []
-        for name, is_directory, _ in self.children(path):
-            (directories if is_directory else others).append(name)
+        for child in self.children(path):
+            (directories if child.is_directory else others).append(child.name)
         return directories, others
 
     def real_path(self, path: str) -> str:
@@ -77,5 +90,5 @@ class FarStorage(OpeningStorage):
         """Open a file for ranged reads."""
 
     @abstractmethod
-    def children(self, path: str) -> list[tuple[str, bool, int | None]]:
-        """List (name, whether it is a folder, size of a file) of all that is in a folder."""
+    def children(self, path: str) -> list[Child]:
+        """List all that is in a folder."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spark_segmentlog.errors import LogPermissionError
-from spark_segmentlog.log.io.far_storage import FarStorage
+from spark_segmentlog.log.io.far_storage import Child, FarStorage
 from spark_segmentlog.log.io.reading import not_there
 from spark_segmentlog.log.io.remote_file import RangeSource
 
@@ -56,8 +56,8 @@ class ObjectStorage(FarStorage):
         except FileNotFoundError:
             return None
 
-    def children(self, path: str) -> list[tuple[str, bool, int | None]]:
-        """List (name, whether it is a folder, size of an object) of all that is in a folder.
+    def children(self, path: str) -> list[Child]:
+        """List all that is in a folder.
 
         Raises
         ------
@@ -68,8 +68,11 @@ class ObjectStorage(FarStorage):
 
         with _request(path):
             found = obstore.list_with_delimiter(self.store, self._key(path) or None)
-        folders = [(_name(prefix), True, None) for prefix in found["common_prefixes"]]
-        objects = [(_name(entry["path"]), False, entry["size"]) for entry in found["objects"]]
+        folders = [Child(_name(prefix), True, None) for prefix in found["common_prefixes"]]
+        objects = [
+            Child(_name(entry["path"]), False, entry["size"], entry["e_tag"])
+            for entry in found["objects"]
+        ]
         if not folders and not objects:
             raise not_there(path)
         return [*folders, *objects]

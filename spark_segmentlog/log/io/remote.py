@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
 from spark_segmentlog.errors import LogPathNotFoundError
-from spark_segmentlog.log.io.far_storage import FarStorage
+from spark_segmentlog.log.io.far_storage import Child, FarStorage
 from spark_segmentlog.log.io.reading import (
     LOCAL,
     Storage,
@@ -19,6 +20,7 @@ from spark_segmentlog.log.io.reading import (
 from spark_segmentlog.log.io.remote_file import RangeSource
 from spark_segmentlog.log.io.s3 import SCHEMES as S3_SCHEMES
 from spark_segmentlog.log.io.s3 import open_bucket
+from spark_segmentlog.log.io.signature import SETTLED_NS
 from spark_segmentlog.log.io.storage_options import NO_STORAGE_OPTIONS, StorageOptions
 
 
@@ -86,12 +88,20 @@ class _ArrowStorage(FarStorage):
         with permission_checked(path):
             return self.filesystem.get_file_info([path])[0]
 
-    def children(self, path: str) -> list[tuple[str, bool, int | None]]:
+    def children(self, path: str) -> list[Child]:
         from pyarrow.fs import FileSelector
 
         with permission_checked(path):
             infos = self.filesystem.get_file_info(FileSelector(path))
-        return [(info.base_name, info.type.name == "Directory", info.size) for info in infos]
+        return [
+            Child(
+                info.base_name,
+                info.type.name == "Directory",
+                info.size,
+                _settled_version(info.mtime_ns),
+            )
+            for info in infos
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +131,7 @@ class _FsspecStorage(FarStorage):
     def ranges(self, path: str) -> RangeSource:
         return _FsspecRanges(self.filesystem, path)
 
-    def children(self, path: str) -> list[tuple[str, bool, int | None]]:
+    def children(self, path: str) -> list[Child]:
         # Some keep what they have listed, however old it is.
         self.filesystem.invalidate_cache(path)
         with permission_checked(path):
@@ -129,7 +139,12 @@ class _FsspecStorage(FarStorage):
         folder = self.filesystem._strip_protocol(path).strip("/")
         named = [(info["name"].strip("/"), info) for info in infos]
         return [
-            (name.rpartition("/")[2], entry["type"] == "directory", entry["size"])
+            Child(
+                name.rpartition("/")[2],
+                entry["type"] == "directory",
+                entry["size"],
+                entry.get("ETag") or entry.get("etag"),
+            )
             for name, entry in named
             if name != folder
         ]
@@ -151,6 +166,12 @@ def resolve_storage(path: str, filesystem: Any = None) -> tuple[Storage, str]:
     if is_local(path):
         return LOCAL, without_file_scheme(path)
     return _far_storage(path, filesystem or NO_STORAGE_OPTIONS)
+
+
+def _settled_version(modified_ns: int | None) -> str | None:
+    """Tell a file by its modification time, where a later change is sure to show in that."""
+    is_settled = modified_ns is not None and time.time_ns() - modified_ns > SETTLED_NS
+    return str(modified_ns) if is_settled else None
 
 
 def _far_storage(uri: str, options: StorageOptions) -> tuple[Storage, str]:

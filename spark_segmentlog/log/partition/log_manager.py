@@ -242,7 +242,9 @@ class _Source:
             try:
                 states = resolver.resolve(self.paths)
                 places = self.tier.attach(resolver.places, states, resolver.storages)
-                logs = in_parallel(self._open, [(place, states) for place in self._wanted(places)])
+                logs = in_parallel(
+                    self._open, [(place, states) for place in places_of(places, self.topics)]
+                )
             except FileNotFoundError as error:
                 if isinstance(error, SegmentLogError):
                     raise
@@ -250,16 +252,6 @@ class _Source:
             look = _Look(states, resolver.storages, tuple(logs))
             return look if earlier is None else look.keeping(earlier)
         raise self.moves_too_fast()
-
-    def _wanted(self, places: Sequence[ListedPartition]) -> Sequence[ListedPartition]:
-        """Leave out other topics than are asked for; none where one of those is not there."""
-        if not self.topics <= {place.topic_partition.topic for place in places}:
-            return places
-        return [
-            place
-            for place in places
-            if not self.topics or place.topic_partition.topic in self.topics
-        ]
 
     def _open(self, found: tuple[ListedPartition, Mapping[str, LogDirectoryState]]) -> PartitionLog:
         place, states = found
@@ -339,6 +331,15 @@ class _Look:
 
 def _checkpoints(state: LogDirectoryState) -> LogDirectoryState:
     return replace(state, commit_state=NOTHING_COMMITTED)
+
+
+def places_of(
+    places: Sequence[ListedPartition], topics: Collection[str]
+) -> Sequence[ListedPartition]:
+    """Leave out other topics than are asked for; none where one of those is not there."""
+    if not topics or not set(topics) <= {place.topic_partition.topic for place in places}:
+        return places
+    return [place for place in places if place.topic_partition.topic in topics]
 
 
 def bounds_of(logs: Mapping[TopicPartition, PartitionLog]) -> Bounds:

@@ -2,7 +2,8 @@
 
 A folder that has not changed holds the same names (`FolderMemo`), a file that has not changed the
 same batches; so a look lists only folders that changed, and walks only the headers after the last
-known end. On file systems other than the local one every look reads again.
+known end. On a far file system a look lists each folder, and reads again what changed since; all of
+it where listings do not tell that.
 
 The end of a live log is torn at any moment: half of a batch is where the log ends for now. A look
 sees a commit on all partitions or on none, by the rule of `LogManager`.
@@ -24,6 +25,7 @@ from spark_segmentlog.log.directory.listing import PartitionListing, list_partit
 from spark_segmentlog.log.directory.paths import ListedPartition, PathResolver
 from spark_segmentlog.log.directory.state import LogDirectoryState, are_unchanged
 from spark_segmentlog.log.formats import checkpoints
+from spark_segmentlog.log.io.as_listed import StorageAsListed
 from spark_segmentlog.log.io.reading import LOCAL, Storage, without_secrets
 from spark_segmentlog.log.io.signature import LISTING_ATTEMPTS, FileSignature
 from spark_segmentlog.log.io.threads import in_parallel
@@ -33,6 +35,7 @@ from spark_segmentlog.log.partition.log_manager import (
     bounds_of,
     choose_replicas,
     open_found,
+    places_of,
 )
 from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.log.partition.segment_list import SegmentList
@@ -95,6 +98,8 @@ class LogWatch:
         others make no look longer.
     remote : RemoteOptions
         Stores of remote segments, and how they are read.
+    topics : collection of str
+        Topics that alone are listed, if all of them are there; by default every topic.
     """
 
     def __init__(
@@ -105,7 +110,9 @@ class LogWatch:
         skip_corrupt: bool = False,
         check_crcs: bool = True,
         remote: RemoteOptions = NO_REMOTE,
+        topics: Collection[str] = (),
     ) -> None:
+        self._topics = frozenset(topics)
         self._tier = Tier(remote)
         self._storage = remote.storage
         self._paths = tuple(paths)
@@ -114,6 +121,7 @@ class LogWatch:
         self._check_crcs = check_crcs
         self._memo = FolderMemo()
         self._memories: dict[str, _WalkMemory] = {}
+        self._far_logs: dict[str, _FarLog] = {}
         self._log_directories: set[str] = set()
 
     def refresh(self) -> dict[TopicPartition, WatchedPartitionLog]:
@@ -154,7 +162,10 @@ class LogWatch:
         resolver = PathResolver(self._storage, reader=reader, finder=self._tier)
         states = resolver.resolve(self._paths)
         places = self._tier.attach(resolver.places, states, resolver.storages)
-        logs = [self._open(place, states) for place in places]
+        wanted = places_of(places, self._topics)
+        is_far = any(place.storage != LOCAL for place in wanted)
+        open_all = in_parallel if is_far else map
+        logs = [*open_all(lambda place: self._open(place, states), wanted)]
         chosen = set(self._choose({log.topic_partition: log for log in logs}))
         counting = [log for log in logs if log.topic_partition in chosen]
         in_parallel(lambda log: log.log_end_offset, [log for log in counting if log.is_unknown])
@@ -163,17 +174,22 @@ class LogWatch:
         is_current = are_unchanged(states, resolver.storages)
         self._memo.forget_unused()
         self._log_directories.update(states)
-        for directory in self._memories.keys() - {place.directory for place in places}:
+        for directory in self._memories.keys() - {place.directory for place in wanted}:
             del self._memories[directory]
+            self._far_logs.pop(directory, None)
         return choose_replicas(logs), is_current
 
     def _open(
         self, place: ListedPartition, states: Mapping[str, LogDirectoryState]
     ) -> WatchedPartitionLog:
         storage, directory = place.storage, place.directory
+        state = states.get(place.log_directory)
         topic_id, listing = self._memo.get(
             storage, directory, "files", lambda: _read_directory(storage, directory)
         )
+        known = self._far_logs.get(directory)
+        if known is not None and known.is_of(place, state, listing):
+            return known.log
         memory = self._memories.setdefault(directory, _WalkMemory())
         if storage != LOCAL or memory.topic_id != topic_id:
             memory = self._memories[directory] = _WalkMemory(topic_id)
@@ -182,6 +198,8 @@ class LogWatch:
         log.check_crcs = self._check_crcs
         log.topic_id = topic_id
         log.memory = memory
+        if isinstance(storage, StorageAsListed):
+            self._far_logs[directory] = _FarLog(log, listing, state, place.named)
         return log
 
 
@@ -334,6 +352,23 @@ class WatchedPartitionLog(PartitionLog):
                 except FileNotFoundError:
                     known.pop(base_offset, None)
         return np.array([known.get(base_offset, 0) for base_offset in base_offsets], np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class _FarLog:
+    """A log as of a look at a far folder, with what it was made of."""
+
+    log: WatchedPartitionLog
+    listing: PartitionListing
+    state: LogDirectoryState | None
+    named: Mapping[int, str] | None
+
+    def is_of(
+        self, place: ListedPartition, state: LogDirectoryState | None, listing: PartitionListing
+    ) -> bool:
+        """Tell whether a look found the same, of which nothing was read again."""
+        is_same = self.listing is listing and self.state is state
+        return is_same and self.named == place.named
 
 
 def _read_directory(storage: Storage, directory: str) -> tuple[str | None, PartitionListing]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,17 @@ import pytest
 
 from spark_segmentlog import read_arrow
 from spark_segmentlog.errors import UnknownTopicOrPartitionError
+from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.query.options import parse_read_options
+from spark_segmentlog.query.stream_planner import StreamPlanner
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch
+from tests.support.large_segment import LargeSegment
 from tests.support.object_store import ObjectStore
 
 CHOSEN = 3
 OTHERS = 20
 RECORDS = 10
+GIB = 1 << 30
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +81,35 @@ def test_no_size_or_kind_is_asked_for_that_a_listing_told(store: ObjectStore) ->
     assert store.requests["head"] == 0
 
 
+@pytest.mark.parametrize(("records", "value_bytes"), [(100, 150), (20, 190), (2, 30)])
+@pytest.mark.parametrize("share", [0.0, 0.0001, 0.31, 0.77, 0.99999])
+def test_ten_rows_of_a_large_segment_take_three_requests_and_a_megabyte(
+    records: int, value_bytes: int, share: float
+) -> None:
+    value = b"v" * value_bytes
+    log = LargeSegment(records, value, GIB // len(LargeSegment(records, value, 1).batch))
+    following = struct.pack(">q", log.end_offset) + log.batch[8:]
+    store = ObjectStore(
+        {
+            f"bucket/logs/t-0/{0:020d}.log": log,
+            f"bucket/logs/t-0/{0:020d}.index": log.index(),
+            f"bucket/logs/t-0/{log.end_offset:020d}.log": following,
+        }
+    )
+    start = int(share * log.end_offset)
+    reader = read_arrow(
+        "bucket/logs",
+        filesystem=store.fsspec_filesystem(),
+        assign={"t": [0]},
+        starting_offsets={"t": {"0": start}},
+        ending_offsets={"t": {"0": start + 10}},
+    )
+    assert reader.read_all()["offset"].to_pylist() == list(range(start, start + 10))
+    assert store.requests["get"] <= 3
+    assert sum(length for _, _, length in store.reads) <= 1_000_000
+    assert store.requests["head"] == 0
+
+
 def test_small_segments_are_fetched_side_by_side(tmp_path: Path) -> None:
     segments, together = 40, threading.Barrier(8)
     batch = v2_batch([RecordSpec(value=b"x")] * RECORDS)
@@ -95,6 +130,50 @@ def test_small_segments_are_fetched_side_by_side(tmp_path: Path) -> None:
     reads = [path for path, _, _ in store.reads if path.endswith(".log")]
     # Each once, and the last one when the end of the log was looked for.
     assert len(reads) == segments + 1
+
+
+def planner(store: ObjectStore, **options: str) -> StreamPlanner:
+    parsed = parse_read_options({"path": "bucket/logs", **options}, streaming=True)
+    remote = replace(parsed.remote, storage=store.fsspec_filesystem())
+    return StreamPlanner(replace(parsed, remote=remote))
+
+
+def test_a_trigger_without_news_lists_each_partition_once(store: ObjectStore) -> None:
+    options = {"subscribe": "chosen", "startingOffsets": "earliest"}
+    stream = planner(store, **options, **{"kafka.isolation.level": "read_committed"})
+    start = stream.initial_offset()
+    assert stream.latest_offset(start, None) == start
+    end = stream.latest_offset(start, None)
+    assert set(end.values()) == {2 * RECORDS}
+    assert sum(len(split.slices) for split in stream.plan(start, end)) == CHOSEN
+    for _ in range(50):
+        store.reset()
+        assert stream.latest_offset(end, None) == end
+        # The log directory, in which partitions may appear, and each partition of the topic.
+        assert store.requests == {"list": 1 + CHOSEN}
+
+
+def test_a_trigger_with_news_reads_what_changed(store: ObjectStore) -> None:
+    objects = dict(store.objects)
+    growing = ObjectStore(objects)
+    stream = planner(growing, subscribe="chosen", startingOffsets="earliest")
+    start = stream.initial_offset()
+    stream.latest_offset(start, None)
+    before = stream.latest_offset(start, None)
+    folder = "bucket/logs/chosen-1"
+    batch = v2_batch([RecordSpec(value=b"x")] * RECORDS, base_offset=2 * RECORDS)
+    objects[f"{folder}/{2 * RECORDS:020d}.log"] = batch
+    growing.reset()
+    after = stream.latest_offset(before, None)
+    grown = TopicPartition("chosen", 1)
+    assert after == before | {grown: 3 * RECORDS}
+    assert {path.rpartition("/")[0] for path, _, _ in growing.reads} == {folder}
+    # The same size, and other bytes: a checkpoint that is written again, a segment cut and grown.
+    path = f"{folder}/{2 * RECORDS:020d}.log"
+    fewer = v2_batch([RecordSpec(value=b"y" * 10)], base_offset=2 * RECORDS)
+    objects[path] = fewer + bytes(len(batch) - len(fewer))
+    assert len(objects[path]) == len(batch)
+    assert stream.latest_offset(before, None)[grown] == 2 * RECORDS + 1
 
 
 def test_every_topic_is_listed_where_none_is_named(store: ObjectStore) -> None:
