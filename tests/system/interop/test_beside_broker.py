@@ -25,7 +25,9 @@ READS = int(os.environ.get("BESIDE_BROKER_READS", "1000"))
 # Runs of what takes longer: verbs and views, one after the other in turn.
 RUNS = int(os.environ.get("BESIDE_BROKER_RUNS", "1000"))
 # Writes for each round, so that the log grows with the rounds and not with how long they last.
-WRITES = 5
+WRITES = 2
+# Of so many records the last has a key of its own, so that what compaction keeps stays small.
+KEPT_ONE_IN = 10
 CLEANED, AGED = "cleaned.v1", "aged.v1"
 PROPERTIES = {
     "log.cleaner.backoff.ms": 100,
@@ -95,7 +97,8 @@ class Traffic:
 
         for number in range(20):
             name = b"only%d" % self._draw.randrange(2**60)
-            key = name if number % 2 else b"k%d" % self._draw.randrange(5)
+            is_kept = number % KEPT_ONE_IN == KEPT_ONE_IN - 1
+            key = name if is_kept else b"k%d" % self._draw.randrange(5)
             producer.produce(CLEANED, key=key, value=b"v" * 60, on_delivery=note)
             producer.produce(AGED, value=b"v" * 60, on_delivery=note)
         producer.flush()
