@@ -38,7 +38,7 @@ def splits_of(path: Path, bounds: RowBounds | None = None, **options: str) -> li
 
 
 def spans(splits: list[Split]) -> list[list[tuple[int, int]]]:
-    return [[(it.start_offset, it.end_offset) for it in split] for split in splits]
+    return [[(piece.start_offset, piece.end_offset) for piece in split] for split in splits]
 
 
 def rows_of(path: Path, splits: list[Split], **options: str) -> list[int]:

@@ -127,13 +127,13 @@ def _rows_of(batch: bytes) -> list[Row]:
     iterate = iterate_records if batch[16] == 2 else iterate_messages
     return [
         Row(
-            offset=it.offset,
-            key=it.key,
-            value=it.value,
-            timestamp_ms=it.timestamp_ms,
-            headers=len(it.headers),
+            offset=record.offset,
+            key=record.key,
+            value=record.value,
+            timestamp_ms=record.timestamp_ms,
+            headers=len(record.headers),
         )
-        for it in iterate(batch)
+        for record in iterate(batch)
     ]
 
 

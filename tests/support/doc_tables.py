@@ -49,15 +49,24 @@ def columns_table() -> str:
     """Write a table of the columns of a read's rows."""
     return _table(
         ("column", "type", "meaning"),
-        ((f"`{it.name}`", f"`{_type_name(it.type)}`", it.meaning) for it in COLUMNS.values()),
+        (
+            (f"`{column.name}`", f"`{_type_name(column.type)}`", column.meaning)
+            for column in COLUMNS.values()
+        ),
     )
 
 
 def codecs_table() -> str:
     """Write a table of the codecs."""
     rows = [
-        (str(it.number), it.name, str(it.first_format), _levels(it.levels), it.framing)
-        for it in CODECS.values()
+        (
+            str(codec.number),
+            codec.name,
+            str(codec.first_format),
+            _levels(codec.levels),
+            codec.framing,
+        )
+        for codec in CODECS.values()
     ]
     return _table(("id", "codec", "first format", "levels", "traps"), rows)
 
@@ -71,8 +80,14 @@ def files_table() -> str:
     return _table(
         ("suffix", "holds", "made by", "deleted by", "renamed with its segment"),
         (
-            (f"`{it.suffix}`", it.holds, it.made_by, it.deleted_by, _yes(it.moves_with_segment))
-            for it in FILE_KINDS
+            (
+                f"`{kind.suffix}`",
+                kind.holds,
+                kind.made_by,
+                kind.deleted_by,
+                _yes(kind.moves_with_segment),
+            )
+            for kind in FILE_KINDS
         ),
     )
 
@@ -125,7 +140,9 @@ def kafka_versions_table() -> str:
 
 def kafka_differences_table() -> str:
     """Write a table of what is meant to differ from Spark's Kafka source and sink."""
-    rows = ((it.what, it.theirs, it.ours) for it in DIFFERENCES.values())
+    rows = (
+        (difference.what, difference.theirs, difference.ours) for difference in DIFFERENCES.values()
+    )
     return _table(("what", "Kafka source and sink", "here"), rows)
 
 
@@ -174,7 +191,7 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
     "files of a partition": files_table,
     "topics of Kafka's own": internal_topics_table,
     **{f"view {view}": partial(fields_table, schema_of(view)) for view in VIEW_COLUMNS},
-    **{f"view {view}": partial(fields_table, it) for view, it in SYSTEM_SCHEMAS.items()},
+    **{f"view {view}": partial(fields_table, schema) for view, schema in SYSTEM_SCHEMAS.items()},
     "versions of Spark": spark_versions_table,
     "versions of Kafka": kafka_versions_table,
     "differences from the Kafka source": kafka_differences_table,

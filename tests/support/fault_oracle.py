@@ -153,7 +153,7 @@ def _directory_findings(broker: Path) -> Counter[str]:
 def _findings(log_directories: list[Path], *, deep: bool = True) -> Counter[str]:
     paths = [str(path) for path in log_directories]
     found = verify(paths, deep=deep)
-    return Counter(str(it).replace(f"{log_directories[0].parent}/", "") for it in found)
+    return Counter(str(finding).replace(f"{log_directories[0].parent}/", "") for finding in found)
 
 
 def read(log_directory: Path, original: Original, *, mode: str, isolation_level: str) -> Reading:
@@ -261,7 +261,9 @@ def _judge_verification(truth: Truth, fault: Fault, copies: list[Path]) -> Itera
         yield "verify: reports nothing"
     elif len(more) > (2 if fault.damage is Damage.SWAP else 1):
         yield f"verify: reports {len(more)} lines: {more}"
-    elif not all(any(it and it in line for it in (fault.path, fault.other)) for line in more):
+    elif not all(
+        any(damaged and damaged in line for damaged in (fault.path, fault.other)) for line in more
+    ):
         yield f"verify: names another place: {more}"
 
 
@@ -329,10 +331,10 @@ def unknowable(original: Original, fault: Fault) -> Unknowable | None:
     path = original.log_directory / fault.path
     if fault.damage is Damage.SWAP:
         pairs = [(fault.path, fault.other), (fault.other, fault.path)]
-        contents = [(it, (original.log_directory / other).read_bytes()) for it, other in pairs]
+        contents = [(name, (original.log_directory / other).read_bytes()) for name, other in pairs]
     else:
         contents = [(fault.path, fault.changed(path.read_bytes()))]
-    reasons = [judge_content(original, it, content) for it, content in contents]
+    reasons = [judge_content(original, name, content) for name, content in contents]
     return Unknowable(reasons[0]) if all(reasons) else None
 
 
@@ -362,7 +364,7 @@ def _unknowable_of_index(original: Original, fault: Fault, kind: str) -> Unknowa
         after = fault.changed(before)
     if len(after) % entry_bytes:
         return None
-    used, kept = (len(it.rstrip(b"\0")) for it in (before, after))
+    used, kept = (len(content.rstrip(b"\0")) for content in (before, after))
     if before[: max(used, kept)] == after[: max(used, kept)] or used == kept == 0:
         return Unknowable("how many zeros an index has after its entries is its writer's choice")
     if fault.damage is Damage.SWAP or not before.startswith(after[:kept]) or kept % entry_bytes:
@@ -439,8 +441,9 @@ def _of_offsets(original: Original, path: str, content: bytes) -> str:
     if original.is_clean and is_of_all and not set(ends) <= set(map(str, offsets)):
         return ""
     is_possible = all(
-        (str(it) in names or not original.is_clean) and 0 <= offset <= ends.get(str(it), offset)
-        for it, offset in offsets.items()
+        (str(partition) in names or not original.is_clean)
+        and 0 <= offset <= ends.get(str(partition), offset)
+        for partition, offset in offsets.items()
     )
     return _ONLY_HERE if is_possible else ""
 
@@ -545,7 +548,7 @@ def _lies_between_neighbours(original: Original, fault: Fault) -> bool:
     shift = 8 * (7 - place) + fault.length
     offset = int(table.base_offset[row] if table.magic[row] == 2 else table.last_offset[row])
     moved = (offset ^ 1 << shift) - offset
-    first, last = (it + moved for it in _exact_span(original, fault.path, row))
+    first, last = (offset + moved for offset in _exact_span(original, fault.path, row))
     number = original.logs.index(fault.path)
     base_offset = int(Path(fault.path).stem)
     before = int(table.last_offset[row - 1]) if row else base_offset - 1

@@ -63,14 +63,16 @@ def _specifications(libs: Path, jar: str) -> Iterator[dict[str, Any]]:
 
 
 def _message(specification: dict[str, Any], topic: str | None) -> dict[str, Any]:
-    structs = {it["name"]: it["fields"] for it in specification.get("commonStructs", ())}
+    structs = {
+        struct["name"]: struct["fields"] for struct in specification.get("commonStructs", ())
+    }
     row = {
         "topic": topic,
         "id": None if topic is None else specification["apiKey"],
         "name": specification["name"],
         "versions": specification["validVersions"],
         "flexible": specification["flexibleVersions"],
-        "fields": [_field(it, structs) for it in specification["fields"]],
+        "fields": [_field(field, structs) for field in specification["fields"]],
     }
     return _without_nones(row)
 
@@ -92,7 +94,7 @@ def _field(specification: dict[str, Any], structs: dict[str, Any]) -> dict[str, 
             "versions": None if is_in_all else versions,
             "nullable": specification.get("nullableVersions"),
             "tag": specification.get("tag"),
-            "fields": nested and [_field(it, structs) for it in nested],
+            "fields": nested and [_field(inner, structs) for inner in nested],
         }
     )
 

@@ -48,7 +48,7 @@ def remove(topic_number: int) -> bytes:
 
 
 def setting(kind: int, resource: str, name: str, value: str | None) -> bytes:
-    texts = b"".join(bytes((len(it) + 1,)) + it.encode() for it in (resource, name))
+    texts = b"".join(bytes((len(text) + 1,)) + text.encode() for text in (resource, name))
     last = b"\0" if value is None else bytes((len(value) + 1,)) + value.encode()
     return bytes((1, 4, 0, kind)) + texts + last + b"\0"
 

@@ -117,7 +117,7 @@ class _FsspecObjects(AbstractFileSystem):  # type: ignore[misc]
     def ls(self, path: str, detail: bool = True, **others: Any) -> list[Any]:
         found = self._store.get_file_info_selector(FileSelector(path))
         infos = [self._fields(info) for info in found]
-        return infos if detail else [it["name"] for it in infos]
+        return infos if detail else [info["name"] for info in infos]
 
     def info(self, path: str, **others: Any) -> dict[str, Any]:
         (info,) = self._store.get_file_info([path])

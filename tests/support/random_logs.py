@@ -126,13 +126,13 @@ class RandomLog:
             deltas = sorted(draw.sample(range(last_delta + 1), len(records)))
         specs = [
             RecordSpec(
-                key=it.key,
-                value=it.value,
-                timestamp_ms=it.timestamp_ms,
-                headers=it.headers,
+                key=record.key,
+                value=record.value,
+                timestamp_ms=record.timestamp_ms,
+                headers=record.headers,
                 offset_delta=delta,
             )
-            for it, delta in zip(records, deltas, strict=True)
+            for record, delta in zip(records, deltas, strict=True)
         ]
         fields: dict[str, Any] = {}
         if producer_id is not None:

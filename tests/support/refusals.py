@@ -69,9 +69,9 @@ WRITERS = (append, commit)
 def contents(path: Path) -> dict[str, bytes]:
     """All files but those that a writer locks, and what it staged."""
     return {
-        str(it.relative_to(path)): it.read_bytes()
-        for it in path.rglob("*")
-        if it.is_file() and not it.name.startswith((".lock", ".segmentlog-"))
+        str(file.relative_to(path)): file.read_bytes()
+        for file in path.rglob("*")
+        if file.is_file() and not file.name.startswith((".lock", ".segmentlog-"))
     }
 
 

@@ -184,7 +184,9 @@ class Original:
         """Offset below which all was flushed."""
         path = self.log_directory / "recovery-point-offset-checkpoint"
         points = parse_offset_checkpoint(path.read_text()) or {}
-        return {str(it): offset for it, offset in points.items()}.get(self.partition, 0)
+        return {str(partition): offset for partition, offset in points.items()}.get(
+            self.partition, 0
+        )
 
     @property
     def end_offset(self) -> int:
@@ -198,7 +200,10 @@ class Original:
         One replica each, and nothing was appended for some seconds before the end.
         """
         text = (self.log_directory / "replication-offset-checkpoint").read_text()
-        return {str(it): offset for it, offset in (parse_offset_checkpoint(text) or {}).items()}
+        return {
+            str(partition): offset
+            for partition, offset in (parse_offset_checkpoint(text) or {}).items()
+        }
 
     @property
     def are_checkpoints_written(self) -> bool:

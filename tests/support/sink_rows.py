@@ -85,13 +85,16 @@ def check(written: Sequence[Sequence[Row]], table: pa.Table) -> None:
     for row in table.to_pylist():
         place = (row["topic"], row["partition"])
         assert row["offset"] == len(read[place]), "offsets are not dense"
-        headers = tuple((it["key"], it["value"]) for it in row["headers"] or ())
+        headers = tuple((header["key"], header["value"]) for header in row["headers"] or ())
         time_ms = (row["timestamp"] - EPOCH) // timedelta(milliseconds=1)
         read[place].append((row["key"], row["value"], time_ms, headers))
     # A row without key and partition may be anywhere; all others are where they must be, in order.
     for topic in TOPICS:
         everywhere = sorted(
-            map(repr, (row for it, rows in read.items() if it[0] == topic for row in rows))
+            map(
+                repr,
+                (row for partition, rows in read.items() if partition[0] == topic for row in rows),
+            )
         )
         wanted = [row for task in written for row in task if row.topic == topic]
         assert everywhere == sorted(repr(row.expected()) for row in wanted)
@@ -108,4 +111,4 @@ def _partition_of(row: Row) -> int | None:
 
 def _is_subsequence(part: Sequence[Any], whole: Sequence[Any]) -> bool:
     rest = iter(whole)
-    return all(any(it == other for other in rest) for it in part)
+    return all(any(row == other for other in rest) for row in part)

@@ -67,7 +67,7 @@ class Store:
     def truth(self, isolation_level: str) -> dict[Key, tuple[Any, ...]]:
         """Records of the tiered topics, by topic, partition and offset."""
         with gzip.open(_data(self.name, f"truth-{isolation_level}.jsonl.gz"), "rt") as lines:
-            return {_key(it): _fields(it) for it in map(json.loads, lines)}
+            return {_key(row): _fields(row) for row in map(json.loads, lines)}
 
     def metadata_text(self) -> list[str]:
         """What Kafka's own serde prints of the metadata records, a line each."""

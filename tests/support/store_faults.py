@@ -158,7 +158,7 @@ def lengthen(path: Path, chance: random.Random, paths: list[Path]) -> None:
 
 def exchange(path: Path, chance: random.Random, paths: list[Path]) -> None:
     """Put the bytes of another object of its kind there."""
-    others = [it for it in paths if it.suffix == path.suffix and it != path]
+    others = [other for other in paths if other.suffix == path.suffix and other != path]
     if others:
         path.write_bytes(chance.choice(others).read_bytes())
 

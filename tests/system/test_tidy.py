@@ -15,6 +15,11 @@ UNIT = PROJECT / "tests" / "unit"
 MODULES = sorted(
     str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if path.name[0] != "_"
 )
+SOURCES = [
+    path
+    for folder in ("spark_segmentlog", "tests", "examples")
+    for path in sorted((PROJECT / folder).rglob("*.py"))
+]
 
 # What has one name in two rooms for a reason.
 SAME_NAMES = {
@@ -39,7 +44,6 @@ HASH_TABLES = (
     "record/kernels/producers.py",
 )
 UNCLEAR_NAMES: dict[str, tuple[str, ...]] = {
-    "it": (),
     "take": (),
     "of": (),
     "tail": ("testing/builder.py",),  # what stands after the batches of a made-up segment
@@ -132,6 +136,11 @@ def test_no_name_says_several_things() -> None:
     for module in MODULES:
         for name in names_given(ast.parse((PACKAGE / module).read_text())) & UNCLEAR_NAMES.keys():
             assert module in UNCLEAR_NAMES[name], f"{name} in {module}"
+
+
+def test_the_thing_of_a_loop_has_its_noun() -> None:
+    for path in SOURCES:
+        assert "it" not in names_given(ast.parse(path.read_text())), path
 
 
 def test_after_is_not_behind_and_again_is_not_anew() -> None:

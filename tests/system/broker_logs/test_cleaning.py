@@ -41,7 +41,7 @@ def read(log: BrokerLog, isolation_level: str) -> dict[tuple[str, int], list[Row
         columns=("offset", "timestamp", "key", "value"), isolation_level=isolation_level
     )
     return {
-        (it.topic, it.partition): [
+        (name.topic, name.partition): [
             (
                 row["offset"],
                 round(row["timestamp"].timestamp() * 1000),
@@ -51,7 +51,7 @@ def read(log: BrokerLog, isolation_level: str) -> dict[tuple[str, int], list[Row
             for arrow_batch in partition.scan(options=options)
             for row in arrow_batch.to_pylist()
         ]
-        for it, partition in LogManager.open(log.log_directories).topic_partitions.items()
+        for name, partition in LogManager.open(log.log_directories).topic_partitions.items()
     }
 
 
@@ -101,14 +101,14 @@ def test_a_survey_tells_what_the_brokers_snapshots_and_indexes_tell(
     producer: str, broker_log: Any
 ) -> None:
     log = broker_log(producer, "clean")
-    for it, partition in LogManager.open(log.log_directories).topic_partitions.items():
+    for name, partition in LogManager.open(log.log_directories).topic_partitions.items():
         found = survey_producers(list(partition.segments))
         directory = Path(partition.directory)
-        assert found.aborted == _aborted(directory), it
+        assert found.aborted == _aborted(directory), name
         snapshots = sorted(directory.glob("*.snapshot"))
         if snapshots and int(snapshots[-1].name[:20]) == found.next_offset:
             states = parse_producer_snapshot(snapshots[-1].read_bytes())
-            assert _comparable(found.producers.states) >= _comparable(states or []), it
+            assert _comparable(found.producers.states) >= _comparable(states or []), name
 
 
 def _aborted(directory: Path) -> list[AbortedTransaction]:

@@ -30,7 +30,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> ObjectStore:
     folder: Path = tmp_path_factory.mktemp("far")
     builder = LogBuilder(folder / "logs")
     batches = [
-        v2_batch([RecordSpec(value=b"x")] * RECORDS, base_offset=RECORDS * it) for it in (0, 1)
+        v2_batch([RecordSpec(value=b"x")] * RECORDS, base_offset=RECORDS * number)
+        for number in (0, 1)
     ]
     for topic, count in (("chosen", CHOSEN), ("other", OTHERS)):
         for partition in range(count):
@@ -40,7 +41,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> ObjectStore:
 
 def uploaded(folder: Path) -> ObjectStore:
     files = [path for path in folder.rglob("*") if path.is_file()]
-    return ObjectStore({f"bucket/{it.relative_to(folder)}": it.read_bytes() for it in files})
+    return ObjectStore({f"bucket/{file.relative_to(folder)}": file.read_bytes() for file in files})
 
 
 @pytest.mark.parametrize(
@@ -113,10 +114,10 @@ def test_ten_rows_of_a_large_segment_take_three_requests_and_a_megabyte(
 def test_small_segments_are_fetched_side_by_side(tmp_path: Path) -> None:
     segments, together = 40, threading.Barrier(8)
     batch = v2_batch([RecordSpec(value=b"x")] * RECORDS)
-    logs = [[struct.pack(">q", it * RECORDS) + batch[8:]] for it in range(segments)]
+    logs = [[struct.pack(">q", number * RECORDS) + batch[8:]] for number in range(segments)]
     LogBuilder(tmp_path / "logs").partition("t", 0, logs)
     store = uploaded(tmp_path)
-    waiting = {f"bucket/logs/t-0/{it * RECORDS:020d}.log" for it in range(1, 9)}
+    waiting = {f"bucket/logs/t-0/{number * RECORDS:020d}.log" for number in range(1, 9)}
     read = store.read
 
     def read_with_others(path: str, position: int, length: int | None) -> bytes:

@@ -159,13 +159,13 @@ def test_offsets_are_those_that_the_broker_tells(open_store: OpenStore, name: st
         store.log_directory, remote=RemoteOptions(uris=(store.remote,), keys=store.key_files)
     )
     bounds = {
-        str(it): (log.log_start_offset, log.log_end_offset, log.last_stable_offset())
-        for it, log in manager.topic_partitions.items()
-        if it.topic.startswith("t.")
+        str(partition): (log.log_start_offset, log.log_end_offset, log.last_stable_offset())
+        for partition, log in manager.topic_partitions.items()
+        if partition.topic.startswith("t.")
     }
     told = {
-        name: (it["earliest"], it["latest"], it["lastStable"])
-        for name, it in store.offsets().items()
+        name: (offsets["earliest"], offsets["latest"], offsets["lastStable"])
+        for name, offsets in store.offsets().items()
         if name.startswith("t.")
     }
     assert bounds == told

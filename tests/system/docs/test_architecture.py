@@ -109,7 +109,11 @@ def test_a_record_goes_from_file_to_row_as_the_page_says(tmp_path: Path) -> None
         options = parse_read_options({"path": f"{tmp_path}{DATA}/orders-0"})
         shape = shape_rows(default_schema(options), options)
         reader = SegmentLogReader(ReadRequest(options=options, shape=shape))
-        rows = sum(it.num_rows for part in reader.partitions() for it in reader.read(part))
+        rows = sum(
+            arrow_batch.num_rows
+            for part in reader.partitions()
+            for arrow_batch in reader.read(part)
+        )
     assert rows == 6
     assert 0 < len(wanted) <= MOST_CALLS
     assert_in_order(wanted, called)

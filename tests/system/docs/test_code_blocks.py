@@ -174,7 +174,9 @@ def test_commands_in_prose_are_those_of_the_command_line() -> None:
             if name == "VERB" or name not in VERBS:
                 assert name in ("VERB", "--help"), text
                 continue
-            known = {option for it in VERBS[name].command.params for option in it.opts}
+            known = {
+                option for parameter in VERBS[name].command.params for option in parameter.opts
+            }
             assert {word for word in words if word.startswith("--")} <= known, text
             found += 1
     assert found > 20

@@ -35,8 +35,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for path, found in sorted(rows.items()):
         variants = ", ".join(sorted({variant for variant, _, _, _ in found}))
         terminalreporter.write_line(
-            f"{path}: {max(it[1] for it in found)} operations, {sum(it[2] for it in found)} points "
-            f"({variants}), {sum(it[3] for it in found):.0f} s"
+            f"{path}: {max(run[1] for run in found)} operations, "
+            f"{sum(run[2] for run in found)} points ({variants}), "
+            f"{sum(run[3] for run in found):.0f} s"
         )
-    total = sum(it[2] for found in rows.values() for it in found)
+    total = sum(run[2] for found in rows.values() for run in found)
     terminalreporter.write_line(f"in all: {total} points")

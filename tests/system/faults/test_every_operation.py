@@ -66,7 +66,7 @@ def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
-@pytest.fixture(params=PATHS, ids=lambda it: it.name.replace(" ", "-"))
+@pytest.fixture(params=PATHS, ids=lambda path: path.name.replace(" ", "-"))
 def path(request: pytest.FixtureRequest) -> WritingPath:
     found: WritingPath = request.param
     return found
@@ -131,7 +131,7 @@ class Bench:
         assert found.rows == self.after.rows
         if self.path.is_exact:
             assert found.files.keys() == self.after.files.keys()
-            changed = {it for it, data in found.files.items() if data != self.after.files[it]}
+            changed = {path for path, data in found.files.items() if data != self.after.files[path]}
             assert changed - may_differ == set()
         elif not power_was_lost:
             check_indexes(self.root)
@@ -235,7 +235,7 @@ def failing_operations(bench: Bench, error_code: int) -> list[int]:
     with pytest.MonkeyPatch.context() as patch:
         faults = Faults(patch, error_code=error_code)
         bench.path.run(bench.root, ignore)
-    return [it for it, name in enumerate(faults.names) if name in SOURCES[error_code]]
+    return [number for number, name in enumerate(faults.names) if name in SOURCES[error_code]]
 
 
 CountPoints = Callable[..., None]
@@ -276,7 +276,9 @@ def test_losing_power_at_every_operation_it_ends_as_if_nothing_was(
 @pytest.mark.parametrize(
     ("error_code", "is_lasting"),
     ERRORS,
-    ids=lambda it: errno.errorcode[it] if type(it) is int else ("lasting" if it else "once"),
+    ids=lambda value: (
+        errno.errorcode[value] if type(value) is int else ("lasting" if value else "once")
+    ),
 )
 def test_an_error_at_every_operation_loses_nothing(
     path: WritingPath,

@@ -84,7 +84,9 @@ def test_what_is_not_synced_is_undone_or_half_done(
     (done,) = bytes_after(tmp_path / "kept", change, "kept")
     assert done != OLD
     half = bytes_after(tmp_path / "torn", change, "torn")
-    assert any(min(len(OLD), len(done)) < len(it) < max(len(OLD), len(done)) for it in half)
+    assert any(
+        min(len(OLD), len(done)) < len(content) < max(len(OLD), len(done)) for content in half
+    )
 
 
 @pytest.mark.parametrize("change", CHANGES)

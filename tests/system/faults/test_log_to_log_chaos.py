@@ -95,7 +95,11 @@ class Job:
 
         Those that plan and commit have daemons of their own; Spark does not try them again.
         """
-        workers = [it for it in self._family() if _is_daemon(it) and _is_daemon(_parent(it))]
+        workers = [
+            process
+            for process in self._family()
+            if _is_daemon(process) and _is_daemon(_parent(process))
+        ]
         for worker in rng.sample(workers, min(1, len(workers))):
             _kill(worker)
         return bool(workers)

@@ -82,9 +82,9 @@ def contents(root: Path) -> dict[str, tuple[int, bytes]]:
 
 def run_each_alone(scenario: Scenario, stride: int) -> None:
     count = kill_at(scenario, -1)
-    after = {it: len(rows) for it, rows in scenario.rows().items()}
+    after = {partition: len(rows) for partition, rows in scenario.rows().items()}
     scenario.reset()
-    before = {it: len(rows) for it, rows in scenario.rows().items()}
+    before = {partition: len(rows) for partition, rows in scenario.rows().items()}
     for operation in range(0, count, stride):
         for first in (0, 1):
             kill_at(scenario, operation)
@@ -92,7 +92,7 @@ def run_each_alone(scenario: Scenario, stride: int) -> None:
             write_alone(one)
             write_alone(other)
             write_alone(one)
-            found = {it: len(rows) for it, rows in scenario.rows().items()}
+            found = {partition: len(rows) for partition, rows in scenario.rows().items()}
             for directory, times in ((one, 2), (other, 1)):
                 found[some_partition(directory)] -= 3 * times
             assert found in (before, after), (operation, first)
@@ -142,7 +142,9 @@ def run_copies(scenario: Scenario, folder: Path, stride: int) -> None:
         recover(directories)
         assert read_rows(directories) in (before, after)
         assert_sound_but_for_staging(directories)
-        watched = {path: it for path, it in original.items() if not path.startswith(str(beside))}
+        watched = {
+            path: content for path, content in original.items() if not path.startswith(str(beside))
+        }
         for alone in (folder / "elsewhere" / "d1", beside):
             shutil.rmtree(folder / "elsewhere", ignore_errors=True)
             if alone != beside:
@@ -157,13 +159,15 @@ def run_copies(scenario: Scenario, folder: Path, stride: int) -> None:
                 refused += 1
             found = read_rows([str(alone)])
             for wanted in (before, after):
-                if found == {it: rows for it, rows in wanted.items() if it in found}:
+                if found == {
+                    partition: rows for partition, rows in wanted.items() if partition in found
+                }:
                     break
             else:
                 pytest.fail(f"operation {operation}: half a commit in {alone}")
             write_alone(str(alone))
         now = contents(scenario.root)
-        assert {it: now.get(it) for it in watched} == watched, operation
+        assert {path: now.get(path) for path in watched} == watched, operation
         shutil.rmtree(beside)
     assert mended
     assert refused or stride > 1

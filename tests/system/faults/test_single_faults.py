@@ -52,7 +52,7 @@ def originals(broker_log: Callable[[str, str], BrokerLog]) -> list[Original]:
         for state in STATES:
             for log_directory in map(Path, broker_log(producer, state).log_directories):
                 for path in sorted(log_directory.glob("[!_]*-[0-9]*")):
-                    size_bytes = sum(it.stat().st_size for it in path.glob("*.log"))
+                    size_bytes = sum(log.stat().st_size for log in path.glob("*.log"))
                     if 0 < size_bytes < LARGEST_LOG_BYTES:
                         found.append(open_original(f"{producer} {state}", log_directory, path.name))
     return found

@@ -146,14 +146,14 @@ class Reads:
         if self._stream.committed is not None:
             assert self._streamed == sorted(set(self._streamed))
             end = self._stream.committed[CLEANED]["0"]
-            assert {it for it in kept if it < end} <= set(self._streamed)
+            assert {offset for offset in kept if offset < end} <= set(self._streamed)
 
     def batches(self) -> None:
         end = self._traffic.ends[CLEANED]
         view = read_arrow(self._paths, subscribe=CLEANED, view="batches").read_all().to_pylist()
         lasts = [row["lastOffset"] for row in view]
         assert [row["baseOffset"] for row in view[1:]] == [
-            max(it["baseOffset"], last + 1) for it, last in zip(view[1:], lasts, strict=False)
+            max(row["baseOffset"], last + 1) for row, last in zip(view[1:], lasts, strict=False)
         ]
         assert lasts[-1] >= end - 1
 
@@ -234,7 +234,7 @@ def test_every_read_beside_a_broker_is_whole(traffic: tuple[Broker, Traffic]) ->
     # A consumer that runs after a producer sees no end.
     running.stop()
     directory = broker.partition_directory(CLEANED)
-    consumed = {it.offset for it in broker.consume([CLEANED])}
+    consumed = {record.offset for record in broker.consume([CLEANED])}
     assert len(consumed) < running.ends[CLEANED]
     starts = [int(path.stem) for path in directory.glob("*.log")]
     print(f"{running.ends[CLEANED]} records, segments start at {sorted(starts)}")

@@ -142,7 +142,7 @@ def _problems(broker: Broker) -> list[str]:
 
 def _assert_goes_on(broker: Broker) -> None:
     """The same transactional producer, and others, append after it."""
-    before = {it.topic: it.offset for it in broker.consume(TOPICS)}
+    before = {record.topic: record.offset for record in broker.consume(TOPICS)}
     for topic in TOPICS:
         producer = broker.producer(enable_idempotence=True)
         producer.produce(topic, key=b"after", value=b"1")
@@ -153,10 +153,12 @@ def _assert_goes_on(broker: Broker) -> None:
     producer.produce("ledger.v1", key=b"after", value=b"2")
     producer.commit_transaction(30)
     after = [
-        it for it in broker.consume(TOPICS, isolation_level="read_committed") if it.key == b"after"
+        record
+        for record in broker.consume(TOPICS, isolation_level="read_committed")
+        if record.key == b"after"
     ]
     assert len(after) == len(TOPICS) + 1
-    assert all(it.offset > before.get(it.topic, -1) for it in after)
+    assert all(record.offset > before.get(record.topic, -1) for record in after)
     assert broker.problems() == []
 
 

@@ -74,7 +74,9 @@ def read_rows(log_directories: list[str]) -> list[ConsumedRecord]:
             row["timestampType"],
             row["key"],
             row["value"],
-            tuple((it["key"], it["value"]) for it in row["headers"]) if row["headers"] else None,
+            tuple((header["key"], header["value"]) for header in row["headers"])
+            if row["headers"]
+            else None,
         )
         for row in reader.read_all().to_pylist()
     )

@@ -55,7 +55,7 @@ class Stopped:
 
     def only(self, kind: FindingKind) -> Finding:
         found = self.findings()
-        assert {it.kind for it in found} == {kind}
+        assert {finding.kind for finding in found} == {kind}
         return found[0]
 
     def does_not_start(self) -> str:

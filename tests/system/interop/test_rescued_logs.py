@@ -56,11 +56,11 @@ def test_a_broker_serves_what_is_good_of_damaged_logs(jars: KafkaJars, tmp_path:
     shutil.rmtree(place)
     shutil.move(salvaged.directory, place)
     Path(place).parent.joinpath(".kafka_cleanshutdown").unlink(missing_ok=True)
-    assert [str(it) for it in verify(mine, deep=True) if not it.is_harmless] == []
+    assert [str(finding) for finding in verify(mine, deep=True) if not finding.is_harmless] == []
     good = rows_of(mine)
     assert 0 < len(whole) - len(good) < len(whole) // 4
-    assert [it for it in good if it.partition != CUT.partition] == [
-        it for it in whole if it.partition != CUT.partition
+    assert [record for record in good if record.partition != CUT.partition] == [
+        record for record in whole if record.partition != CUT.partition
     ]
     names = [Path(path).name for path in mine]
     with Broker(Path(mine[0]).parent, jars, log_directory_names=names) as broker:

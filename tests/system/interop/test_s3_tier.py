@@ -148,7 +148,10 @@ def test_a_log_directory_in_a_bucket(
     server: CountingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     builder = LogBuilder(tmp_path / "logs")
-    batches = [v2_batch([RecordSpec(value=b"%d" % it)] * 3, base_offset=3 * it) for it in range(40)]
+    batches = [
+        v2_batch([RecordSpec(value=b"%d" % number)] * 3, base_offset=3 * number)
+        for number in range(40)
+    ]
     for number in range(2):
         builder.partition("t", number, [[batch] for batch in batches])
     filesystem, bucket = pafs.FileSystem.from_uri(server.uri("far"))

@@ -40,7 +40,7 @@ def test_a_broker_serves_what_was_salvaged(jars: KafkaJars, tmp_path: Path) -> N
         broker.start()
         for level in ISOLATION_LEVELS:
             consumed = broker.consume(TOPICS, isolation_level=level)
-            truth = {key: it for key, it in store.truth(level).items() if key[0] in TOPICS}
+            truth = {key: rows for key, rows in store.truth(level).items() if key[0] in TOPICS}
             assert [
                 (record.topic, record.partition, record.offset) for record in consumed
             ] == sorted(truth)

@@ -87,9 +87,9 @@ def records_of(text: str) -> list[tuple[int, Any, Any]]:
     """Take the records of a dump apart: offsets, and keys and values as JSON."""
     found = (RECORD.fullmatch(line) for line in text.splitlines() if line.startswith("| "))
     return [
-        (int(it["offset"]), _parsed(it["key"]), _parsed(it["payload"]))
-        for it in found
-        if it is not None
+        (int(match["offset"]), _parsed(match["key"]), _parsed(match["payload"]))
+        for match in found
+        if match is not None
     ]
 
 
@@ -127,8 +127,8 @@ def messages(jars: KafkaJars, tmp_path_factory: pytest.TempPathFactory) -> list[
 def _without_unknown(value: Any) -> Any:
     """Leave out the fields whose tags are not known, as Kafka's converters do."""
     if isinstance(value, dict):
-        kept = {name: it for name, it in value.items() if name != "unknownTaggedFields"}
-        return {name: _without_unknown(it) for name, it in kept.items()}
+        kept = {name: field for name, field in value.items() if name != "unknownTaggedFields"}
+        return {name: _without_unknown(field) for name, field in kept.items()}
     is_many = isinstance(value, list | tuple)
     return type(value)(map(_without_unknown, value)) if is_many else value
 
@@ -312,8 +312,8 @@ def test_a_metadata_log_without_its_front_still_knows_its_topics(
     assert None not in {row["topic"] for row in rows if row["type"] == "PartitionChangeRecord"}
     known = {
         (topic, partition)
-        for topic, it in read_cluster_topics(str(folder.parent)).items()
-        for partition in it.replicas
+        for topic, described in read_cluster_topics(str(folder.parent)).items()
+        for partition in described.replicas
     }
     made = {(row["topic"], row["partition"]) for row in rows if row["type"] == "PartitionRecord"}
     assert known <= made

@@ -212,7 +212,7 @@ def answers(
     found["next"] = fetched.next_offset >= start or start > log.log_end_offset
     watched = LogWatch([str(directory)]).refresh()
     found["watched"] = {
-        str(topic_partition): it.log_end_offset for topic_partition, it in watched.items()
+        str(topic_partition): state.log_end_offset for topic_partition, state in watched.items()
     }
     return found
 

@@ -127,7 +127,7 @@ def narrowed_rows(path: Path, filters: list[Filter], given_options: dict[str, st
         for batch in read_split(split, request)
         for row in batch.to_pylist()
     ]
-    return [row for row in rows if all(holds(it, row) for it in left)]
+    return [row for row in rows if all(holds(bound, row) for bound in left)]
 
 
 @settings(max_examples=150)

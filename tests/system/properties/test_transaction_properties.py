@@ -317,8 +317,8 @@ def _speaks_of_what_is_gone(log: TransactionLog, held: bytes, expected: bytes) -
     for batch in (batch for segment in log.segments for batch in segment):
         base, last_delta = struct.unpack_from(">q15xi", batch)
         covered |= set(range(base, base + last_delta + 1))
-    told = {it[3]: it for it in struct.iter_unpack(">hqqqq", expected)}
-    entries = {it[3]: it for it in struct.iter_unpack(">hqqqq", held)}
+    told = {entry[3]: entry for entry in struct.iter_unpack(">hqqqq", expected)}
+    entries = {entry[3]: entry for entry in struct.iter_unpack(">hqqqq", held)}
     if told.keys() - entries.keys():
         return False
     for marker, entry in entries.items():

@@ -24,6 +24,6 @@ def test_points_that_are_met(broker: list[str]) -> None:
 
 def test_points_that_are_missing(broker: list[str], tmp_path: Path) -> None:
     told = objects("adopt", "absent", *broker, exit_code=1)
-    assert [it["point"] for it in told if it["state"] == "missing"] == ["topic"]
+    assert [row["point"] for row in told if row["state"] == "missing"] == ["topic"]
     ran = run("adopt", "orders", tmp_path / "absent")
     assert (ran.exit_code, ran.lines[-1]) == (1, "1 missing")

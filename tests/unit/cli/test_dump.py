@@ -70,7 +70,7 @@ def test_messages_of_old_formats_are_those_of_an_old_brokers_tool(
     assert ran.exit_code == 0
     theirs = {
         file: [
-            re.sub("compresscodec: [A-Z0-9]+", lambda it: it[0].lower(), line)
+            re.sub("compresscodec: [A-Z0-9]+", lambda match: match[0].lower(), line)
             for line in lines
             if line.startswith("offset: ")
         ]

@@ -20,7 +20,7 @@ def log(tmp_path: Path) -> Path:
         offset_commit("b", "t", 0, 9),
         offset_commit("b", "u", 2, 1),
     ]
-    data = [v2_batch([it], base_offset=offset) for offset, it in enumerate(commits)]
+    data = [v2_batch([commit], base_offset=offset) for offset, commit in enumerate(commits)]
     builder.partition("__consumer_offsets", 0, [data])
     return tmp_path
 

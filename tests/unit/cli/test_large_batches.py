@@ -86,6 +86,8 @@ def test_value_that_is_written_can_be_read(tmp_path: Path) -> None:
     value = bytes(140_000_000)
     with open_log(str(tmp_path), compression_type="zstd") as log:
         log.append("t", pa.record_batch({"value": pa.array([value, b"v"], pa.binary())}))
-    found = [it.as_py() for batch in read_arrow(str(tmp_path)) for it in batch.column("value")]
+    found = [
+        value.as_py() for batch in read_arrow(str(tmp_path)) for value in batch.column("value")
+    ]
     assert found == [value, b"v"]
     assert list(verify(str(tmp_path), deep=True)) == []

@@ -165,7 +165,7 @@ def test_verbs_take_a_directory_beside_the_log_by_its_path(tmp_path: Path, kind:
     path = log.partition("gone", 2, segments, directory_suffix=f".0a1b-{kind}")
     assert run("verify", path).lines[1:] == ["0 wrong, 0 harmless"]
     given = [row for row in objects("dump", path) if row["type"] == "batch"]
-    assert [(it["topic"], it["partition"], it["baseOffset"]) for it in given] == [
+    assert [(row["topic"], row["partition"], row["baseOffset"]) for row in given] == [
         ("gone", 2, offset) for offset in range(10)
     ]
     (row,) = objects("ls", path, "--partitions")

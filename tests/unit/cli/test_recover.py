@@ -103,7 +103,7 @@ def test_an_open_commit_is_ended(tmp_path: Path) -> None:
             scenario.commit()
     before = scenario.rows()
     told = objects("recover", *scenario.directories, exit_code=1)
-    assert [(it["kind"], it["isDone"]) for it in told] == [("end commit", False)] * 2
+    assert [(action["kind"], action["isDone"]) for action in told] == [("end commit", False)] * 2
     assert scenario.rows() == before
     done = objects("recover", *scenario.directories, "--apply")
     assert [(action["kind"], action["isDone"]) for action in done] == [("end commit", True)] * 2

@@ -20,7 +20,7 @@ def test_indexes_are_made_anew(tmp_path: Path) -> None:
     directory = log.partition("t", 0, [lies, batches(2, base_offset=40)])
     other = log.partition("other", 0, [SegmentSpec(data, index=False)])
     made = objects("reindex", tmp_path, "--topic", "t")
-    assert [(it["kind"], it["path"], it["isDone"]) for it in made] == [
+    assert [(action["kind"], action["path"], action["isDone"]) for action in made] == [
         ("rebuild indexes", f"{directory}/{NAME}.log", True),
         ("rebuild indexes", f"{directory}/00000000000000000040.log", True),
     ]

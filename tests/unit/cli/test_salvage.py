@@ -63,7 +63,7 @@ def test_a_target_that_holds_something_is_refused(damaged: Path, tmp_path: Path)
 
 def test_a_store_is_a_source(open_store: Callable[[str], Store], tmp_path: Path) -> None:
     store = open_store("aiven-zstd-aes")
-    keys = [part for it in store.keys.items() for part in ("--remote-key", *it)]
+    keys = [part for key in store.keys.items() for part in ("--remote-key", *key)]
     tier = ["--topic", "t.tx", "--remote-storage", store.remote, *keys]
     ran = run("salvage", store.log_directory, tmp_path / "new", *tier)
     assert ran.exit_code == 0

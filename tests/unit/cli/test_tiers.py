@@ -14,7 +14,7 @@ OpenStore = Callable[[str], Store]
 
 
 def with_remote(store: Store) -> list[str]:
-    keys = [part for it in store.keys.items() for part in ("--remote-key", *it)]
+    keys = [part for key in store.keys.items() for part in ("--remote-key", *key)]
     return [store.log_directory, "--remote-storage", store.remote, *keys]
 
 

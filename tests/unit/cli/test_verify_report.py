@@ -41,7 +41,9 @@ def test_the_page_draws_damage_and_lists_findings(tmp_path: Path) -> None:
     assert seen.loads == []
     assert {"html", "style", "svg", "table"} <= set(seen.tags)
     assert "script" not in seen.tags
-    drawings = [ElementTree.fromstring(it) for it in re.findall(r"<svg.*?</svg>", text, re.S)]
+    drawings = [
+        ElementTree.fromstring(drawing) for drawing in re.findall(r"<svg.*?</svg>", text, re.S)
+    ]
     days, offsets = drawings
     assert [rect.attrib["class"] for rect in days] == ["bar"]
     assert [shape.attrib["class"] for shape in offsets] == ["bad", "line"]

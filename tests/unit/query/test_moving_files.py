@@ -110,7 +110,7 @@ def test_the_view_of_segments_has_the_empty_ones_that_ls_shows(tmp_path: Path) -
     shown = [tuple(row[name] for name in names) for row in objects("ls", tmp_path, "--segments")]
     rows = read_arrow(tmp_path, view="segments").read_all().to_pylist()
     assert [tuple(row[name] for name in names) for row in rows] == shown
-    assert [it[:4] for it in shown] == [
+    assert [row[:4] for row in shown] == [
         ("t", 0, 0, 3),
         ("t", 0, 3, 3),
         ("t", 1, 7, 7),
@@ -178,7 +178,7 @@ def test_internal_topics_are_read_by_their_own_path(tmp_path: Path) -> None:
 
 def config(name: str, key: str, value: str) -> bytes:
     """Make a metadata record that sets a topic's configuration."""
-    texts = b"".join(bytes((len(it) + 1,)) + it.encode() for it in (name, key, value))
+    texts = b"".join(bytes((len(text) + 1,)) + text.encode() for text in (name, key, value))
     return bytes((1, 4, 0, 2)) + texts + b"\0"
 
 

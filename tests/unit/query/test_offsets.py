@@ -49,7 +49,9 @@ class Bounds:
         return self.end
 
     def offset_for_timestamp(self, timestamp_ms: int) -> int | None:
-        return min((it for it, time in self.times.items() if time >= timestamp_ms), default=None)
+        return min(
+            (offset for offset, time in self.times.items() if time >= timestamp_ms), default=None
+        )
 
 
 def test_a_tiered_log_starts_in_remote_storage() -> None:

@@ -248,12 +248,14 @@ def test_ranges_that_do_not_meet_stay_apart_in_a_pack() -> None:
         PlannedRange(OffsetRange(T0, 20, 30), 1),
         PlannedRange(OffsetRange(T1, 30, 40), 1),
     ]
-    assert [sizes(it) for it in pack(pieces, 100)] == [[(0, 0, 10), (0, 20, 30), (1, 30, 40)]]
+    assert [sizes(packed) for packed in pack(pieces, 100)] == [
+        [(0, 0, 10), (0, 20, 30), (1, 30, 40)]
+    ]
 
 
 def test_large_piece_is_a_pack_of_its_own() -> None:
     pieces = [PlannedRange(OffsetRange(T0, 0, 1), 500), PlannedRange(OffsetRange(T0, 1, 2), 1)]
-    assert [sizes(it) for it in pack(pieces, 100)] == [[(0, 0, 1)], [(0, 1, 2)]]
+    assert [sizes(packed) for packed in pack(pieces, 100)] == [[(0, 0, 1)], [(0, 1, 2)]]
 
 
 def test_opening_a_file_weighs_something() -> None:

@@ -105,8 +105,8 @@ def test_missing_indexes_change_neither_plan_nor_rows(three_segments: Path, suff
         assert rows_of(three_segments, again) == rows_of(three_segments, splits)
     without = rows_of(three_segments, splits_of(three_segments, bounds))
     expected = list(range(17, 30))
-    assert [it for it in without if it >= 17] == expected
-    assert [it for it in rows_of(three_segments, narrowed) if it >= 17] == expected
+    assert [offset for offset in without if offset >= 17] == expected
+    assert [offset for offset in rows_of(three_segments, narrowed) if offset >= 17] == expected
 
 
 def test_splits_are_small_and_travel(three_segments: Path) -> None:

@@ -74,7 +74,7 @@ def test_format_is_found_by_name_and_gives_the_rows_of_arrow(
     spark: SparkSession, log: Path
 ) -> None:
     frame = load(spark, log, includeHeaders="true")
-    assert [(it.name, it.dataType.simpleString()) for it in frame.schema] == [
+    assert [(field.name, field.dataType.simpleString()) for field in frame.schema] == [
         ("key", "binary"),
         ("value", "binary"),
         ("topic", "string"),

@@ -65,4 +65,4 @@ def test_rows_become_the_arrow_batches_that_newer_versions_hand_over() -> None:
         dict.fromkeys(schema.names),
     ]
     many = to_arrow_batches([whole] * (ROWS_OF_A_BATCH + 1), schema)
-    assert [it.num_rows for it in many] == [ROWS_OF_A_BATCH, 1]
+    assert [arrow_batch.num_rows for arrow_batch in many] == [ROWS_OF_A_BATCH, 1]

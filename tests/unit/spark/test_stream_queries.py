@@ -168,6 +168,6 @@ def test_limits_lag_and_a_schema_of_fewer_columns(
     assert sorted((row.offset, bytes(row.key)) for row in found) == [
         (offset, b"%06d" % offset) for offset in range(7)
     ]
-    progress = [it for it in running.recentProgress if it["numInputRows"]]
-    assert [it["numInputRows"] for it in progress] == [3, 3, 1]
-    assert [lag(it).max_offsets_behind_latest for it in progress] == [4, 1, 0]
+    progress = [report for report in running.recentProgress if report["numInputRows"]]
+    assert [report["numInputRows"] for report in progress] == [3, 3, 1]
+    assert [lag(report).max_offsets_behind_latest for report in progress] == [4, 1, 0]

@@ -70,6 +70,6 @@ def test_tasks_of_batches_and_streams_freeze_their_worker(
     end = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
     shares = [(batch, partition) for partition in batch.partitions()]
     shares += [(stream, partition) for partition in stream.partitions({"t": {"0": 0}}, end)]
-    rows = [arrow_batch.num_rows for reader, it in shares for arrow_batch in reader.read(it)]
+    rows = [arrow_batch.num_rows for reader, share in shares for arrow_batch in reader.read(share)]
     assert sum(rows) == 3 + (end["t"]["0"])
     assert work == ["read"] * len(shares)

@@ -35,8 +35,12 @@ def test_kinds_and_sizes_come_from_the_listing(store: ObjectStore, listed: Stora
     assert sorted(listed.list_names("b/logs/t-0")) == ["a.log", "b.log"]
     assert listed.is_directory("b/logs/t-0/")
     assert not listed.is_directory("b/logs/mark")
-    assert [listed.exists(f"b/logs/{it}") for it in ("mark", "t-0", "none")] == [True, True, False]
-    assert [listed.size(f"b/logs/t-0/{it}.log") for it in "ab"] == [3, 0]
+    assert [listed.exists(f"b/logs/{name}") for name in ("mark", "t-0", "none")] == [
+        True,
+        True,
+        False,
+    ]
+    assert [listed.size(f"b/logs/t-0/{name}.log") for name in "ab"] == [3, 0]
     assert listed.read_file("b/logs/none") is None
     assert listed.read_start("b/logs/none", 3) is None
     for path in ("b/logs/t-0/c.log", "b/logs/t-0"):

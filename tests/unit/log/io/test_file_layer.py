@@ -62,7 +62,7 @@ def calls_around(source: str) -> list[str]:
         for path in sorted(PACKAGE.rglob("*.py"))
         if path not in NO_LOG and not {LAYER, BUILDERS}.intersection(path.parents)
     ],
-    ids=lambda it: str(it.relative_to(PACKAGE)),
+    ids=lambda path: str(path.relative_to(PACKAGE)),
 )
 def test_no_file_call_goes_around_the_layer(path: Path) -> None:
     assert calls_around(path.read_text()) == []
@@ -88,7 +88,7 @@ def mappings_in(source: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "path", sorted(PACKAGE.rglob("*.py")), ids=lambda it: str(it.relative_to(PACKAGE))
+    "path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE))
 )
 def test_no_file_is_mapped(path: Path) -> None:
     assert mappings_in(path.read_text()) == []

@@ -27,7 +27,7 @@ def test_folders_and_objects_are_told_apart(storage: ObjectStorage) -> None:
     assert storage.list_sizes("bucket/logs/t-0") == {"a.log": 10, "empty": 0}
     assert storage.is_directory("bucket/logs/t-0")
     assert not storage.is_directory("bucket/logs/mark")
-    assert [storage.exists(f"bucket/logs/{it}") for it in ("t-0", "mark", "none")] == [
+    assert [storage.exists(f"bucket/logs/{name}") for name in ("t-0", "mark", "none")] == [
         True,
         True,
         False,

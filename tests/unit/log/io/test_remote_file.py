@@ -38,11 +38,13 @@ def test_a_scan_reads_each_byte_once_in_blocks() -> None:
     source = Source(random.Random(1).randbytes(5 * READ_AHEAD_BYTES // 2))
     with RemoteFile("x", source) as file:
         file.begin()
-        parts = [file.read_at(it, 100_000) for it in range(0, len(source.data), 100_000)]
+        parts = [
+            file.read_at(position, 100_000) for position in range(0, len(source.data), 100_000)
+        ]
     assert b"".join(parts) == source.data
     starts = range(0, len(source.data), READ_AHEAD_BYTES)
     assert sorted(source.ranges) == [
-        (it, min(READ_AHEAD_BYTES, len(source.data) - it)) for it in starts
+        (start, min(READ_AHEAD_BYTES, len(source.data) - start)) for start in starts
     ]
     assert source.is_closed
 

@@ -45,7 +45,7 @@ def test_what_changed_a_moment_ago_is_not_settled(
     os.utime(tmp_path, (100, 100))
     found = FileSignature.from_path(str(tmp_path))
     for seconds, is_settled in ((100, False), (102, False), (103, True)):
-        monkeypatch.setattr(time, "time_ns", lambda it=seconds: it * 1_000_000_000)
+        monkeypatch.setattr(time, "time_ns", lambda seconds=seconds: seconds * 1_000_000_000)
         assert found.is_settled() == is_settled
 
 

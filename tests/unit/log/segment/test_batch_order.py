@@ -54,7 +54,7 @@ def test_a_wrapper_that_ends_too_high_hides_nothing_of_the_next_one(tmp_path: Pa
     flip(log, len(blocks[0]) + 7, 2)
     given, bad = permissive(tmp_path)
     assert given == [*range(10), *range(20, 30)]
-    assert [(it["startOffset"], it["endOffset"]) for it in bad] == [(10, 20)]
+    assert [(finding["startOffset"], finding["endOffset"]) for finding in bad] == [(10, 20)]
 
 
 @pytest.mark.parametrize("bit", [3, 4, 12])

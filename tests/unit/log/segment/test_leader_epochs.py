@@ -37,7 +37,7 @@ def make_log(path: Path, epochs: Epochs, segments: Segments = BATCHES) -> Path:
     return LogBuilder(path).partition(
         "t",
         0,
-        [[batch(*it) for it in of_segment] for of_segment in segments],
+        [[batch(*fields) for fields in of_segment] for of_segment in segments],
         leader_epochs=epochs,
     )
 

@@ -188,5 +188,5 @@ def test_cut_ranges_of_one_segment_report_bad_bytes_together_at_least_once(tmp_p
     reported = [
         skipping(open_one(tmp_path), start=start, end=end)[1] for start, end in [(0, 7), (7, 10)]
     ]
-    assert [len(it) for it in reported] == [1, 0]
+    assert [len(ranges) for ranges in reported] == [1, 0]
     assert skipping(log)[0] == [0, 1, 2, 3, 6, 7, 8, 9]

@@ -95,7 +95,9 @@ def test_pieces(
     segments: list[RemoteSegment], lineage: Epochs, pieces: list[tuple[str, int, int]]
 ) -> None:
     found = choose_pieces(segments, [LeaderEpoch(*each) for each in lineage])
-    assert [(it.segment.segment_id, it.start_offset, it.end_offset) for it in found] == pieces
+    assert [
+        (piece.segment.segment_id, piece.start_offset, piece.end_offset) for piece in found
+    ] == pieces
 
 
 SEGMENTS = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 20)), min_size=1, max_size=12)

@@ -51,5 +51,5 @@ def test_a_record_of_another_version_names_its_place(tmp_path: Path) -> None:
 
 
 def test_the_samples_are_records() -> None:
-    kinds = [type(parse_metadata_record(it)) for it in SAMPLES]
+    kinds = [type(parse_metadata_record(sample)) for sample in SAMPLES]
     assert kinds == [SegmentRecord, SegmentUpdate, PartitionDelete]

@@ -231,7 +231,7 @@ def test_a_range_that_begins_inside_of_an_aborted_batch_gives_none_of_it(
     )
     for start in range(11):
         for end in range(start, 11):
-            expected = [it for it in (4, 9) if start <= it < end]
+            expected = [offset for offset in (4, 9) if start <= offset < end]
             assert offsets(log, start=start, end=end, committed=True) == expected
 
 

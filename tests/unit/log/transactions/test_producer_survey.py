@@ -26,17 +26,17 @@ from tests.support.transaction_batches import data, marker
 
 def survey(directory: Path, recovery_point: int | None = None) -> ProducerSurvey:
     found = list_segment_files(str(directory))
-    bounds = [*(it.base_offset for it in found[1:]), None]
+    bounds = [*(files.base_offset for files in found[1:]), None]
     return survey_producers(
         [
             Segment(
                 topic_partition=PARTITION,
                 directory=str(directory),
-                base_offset=it.base_offset,
+                base_offset=files.base_offset,
                 end_offset_bound=bound,
                 recovery_point=recovery_point,
             )
-            for it, bound in zip(found, bounds, strict=True)
+            for files, bound in zip(found, bounds, strict=True)
         ]
     )
 

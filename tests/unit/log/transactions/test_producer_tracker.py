@@ -203,7 +203,7 @@ def test_the_compiled_tracker_follows_as_a_plain_one_does(
     ended = []
     for part in (laid_out[:cut], laid_out[cut:]):
         if part:
-            ended += tracker.apply(_piece([it.encode() for it in part]), "log")
+            ended += tracker.apply(_piece([entry.encode() for entry in part]), "log")
         for entry in part:
             plain.take(entry)
     expected = plain.ended

@@ -52,7 +52,7 @@ def test_the_mark_goes_and_later_snapshots_do(tmp_path: Path) -> None:
     cut.take_mark_away(log)
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
     cut.end_snapshots(log, 3, ())
-    names = sorted(it.name for it in (tmp_path / "t-0").glob("*.snapshot*"))
+    names = sorted(snapshot.name for snapshot in (tmp_path / "t-0").glob("*.snapshot*"))
     assert names == [f"{0:020d}.snapshot", f"{3:020d}.snapshot", f"{5:020d}.snapshot.deleted"]
 
 
@@ -67,4 +67,4 @@ def test_segments_go_from_the_last_one_on(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(files, "rename", noted)
     cut.delete_segments(list(log.segments))
-    assert [it for it in renamed if it.endswith(".log")] == [f"{3:020d}.log", f"{0:020d}.log"]
+    assert [name for name in renamed if name.endswith(".log")] == [f"{3:020d}.log", f"{0:020d}.log"]

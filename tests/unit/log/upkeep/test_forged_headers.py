@@ -36,7 +36,9 @@ def test_a_flipped_length_takes_no_other_batch_along(tmp_path: Path, row: int, b
     expected = [number for number in range(50) if number // 5 != row]
     assert given == expected
     if row < 9:
-        assert [(it["startOffset"], it["endOffset"]) for it in bad] == [(5 * row, 5 * row + 5)]
+        assert [(finding["startOffset"], finding["endOffset"]) for finding in bad] == [
+            (5 * row, 5 * row + 5)
+        ]
     assert len(findings(tmp_path)) == 1
     with pytest.raises(CorruptRecordError if row < 9 else Exception, match="offset"):
         read_arrow(tmp_path).read_all()
@@ -122,7 +124,7 @@ def test_a_bad_marker_is_told_and_decides_nothing(tmp_path: Path) -> None:
     flip(log, len(data[0]) + 65, 0)
     given, bad = permissive(tmp_path, kafka_isolation_level="read_committed")
     assert given == []
-    assert [(it["startOffset"], it["endOffset"]) for it in bad] in ([], [(1, 2)])
+    assert [(finding["startOffset"], finding["endOffset"]) for finding in bad] in ([], [(1, 2)])
     with pytest.raises(CorruptRecordError):
         read_arrow(tmp_path, kafka_isolation_level="read_committed").read_all()
 

@@ -257,12 +257,14 @@ def _append(directory: str) -> None:
 
 
 WAYS: dict[str, Callable[[str], object]] = {
-    "commit": lambda it: commit_staged_batches(stage([it], [Writing({TopicPartition("t", 0): 3})])),
+    "commit": lambda path: commit_staged_batches(
+        stage([path], [Writing({TopicPartition("t", 0): 3})])
+    ),
     "append": _append,
-    "recover": lambda it: recover(it, truncate=True),
-    "preflight": lambda it: list(preflight(it)),
-    "verify": lambda it: list(verify(it)),
-    "read": lambda it: read_arrow(it).read_all(),
+    "recover": lambda path: recover(path, truncate=True),
+    "preflight": lambda path: list(preflight(path)),
+    "verify": lambda path: list(verify(path)),
+    "read": lambda path: read_arrow(path).read_all(),
 }
 
 

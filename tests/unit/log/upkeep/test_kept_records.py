@@ -138,7 +138,7 @@ def test_what_stays_of_old_formats_becomes_format_2(tmp_path: Path, magic: int, 
     ]
     assert rows(directory) == [record for record in before if record.offset >= 2]
     found = headers(directory)
-    assert [it.magic for it in found] == [2] * len(found)
+    assert [header.magic for header in found] == [2] * len(found)
     assert found[0].base_offset == 2
     assert found[0].codec_id == CODECS.index(codec)
     # A tombstone has a place for its horizon now.

@@ -31,8 +31,8 @@ def transaction_entries(directory: Path, base_offset: int) -> list[tuple[int, in
     if not path.exists():
         return []
     return [
-        (it.producer_id, it.first_offset, it.last_offset)
-        for it in parse_transaction_index(path.read_bytes())
+        (entry.producer_id, entry.first_offset, entry.last_offset)
+        for entry in parse_transaction_index(path.read_bytes())
     ]
 
 

@@ -93,4 +93,4 @@ def test_an_open_transaction_bounds_what_is_cleaned(tmp_path: Path) -> None:
 def last_writes(directory: Path) -> dict[str, tuple[int, int]]:
     """Tell which file each name is, and when it was last written."""
     stats = {path.name: path.stat() for path in directory.iterdir()}
-    return {name: (it.st_ino, it.st_mtime_ns) for name, it in stats.items()}
+    return {name: (stat.st_ino, stat.st_mtime_ns) for name, stat in stats.items()}

@@ -46,9 +46,11 @@ def cut_out(path: Path, **options: Any) -> list[RecoveryAction]:
     assert contents(path) == before
     done = recover(str(path), truncate=True, cut_bad_batches=True, **options)
     assert list(map(str, told)) == list(map(str, done))
-    assert not any(it.is_done for it in told)
-    assert all(it.is_done for it in done)
-    assert [str(it) for it in verify(str(path), deep=True) if not it.is_harmless] == []
+    assert not any(action.is_done for action in told)
+    assert all(action.is_done for action in done)
+    assert [
+        str(finding) for finding in verify(str(path), deep=True) if not finding.is_harmless
+    ] == []
     assert recover(str(path), truncate=True, cut_bad_batches=True, dry_run=True) == []
     return done
 
@@ -59,9 +61,9 @@ def test_what_is_good_stays_before_and_after(tmp_path: Path) -> None:
     for batch in (1, 3):
         flip(logs[1], batch * SIZE + 100)
     actions = cut_out(tmp_path)
-    assert [it.kind for it in actions] == [CUT_OUT, CUT_OUT, REBUILD]
+    assert [action.kind for action in actions] == [CUT_OUT, CUT_OUT, REBUILD]
     assert offsets(tmp_path) == [*range(6), 7, *range(9, 15)]
-    assert logs[1].read_bytes() == b"".join(good[it * SIZE :][:SIZE] for it in (0, 2, 4))
+    assert logs[1].read_bytes() == b"".join(good[number * SIZE :][:SIZE] for number in (0, 2, 4))
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
     damaged = logs[1].with_name(f"{logs[1].name}.deleted").read_bytes()
     assert len(damaged) == len(good)
@@ -70,7 +72,7 @@ def test_what_is_good_stays_before_and_after(tmp_path: Path) -> None:
 def test_a_segment_without_a_good_batch_is_left_empty(tmp_path: Path) -> None:
     logs = make_log(tmp_path)
     logs[1].write_bytes(b"\xff" * 700)
-    assert [it.kind for it in cut_out(tmp_path)] == [CUT_OUT, REBUILD]
+    assert [action.kind for action in cut_out(tmp_path)] == [CUT_OUT, REBUILD]
     assert offsets(tmp_path) == [*range(5), *range(10, 15)]
     assert logs[1].read_bytes() == b""
 
@@ -79,7 +81,7 @@ def test_the_end_of_a_log_that_is_bad_too_goes_with_it(tmp_path: Path) -> None:
     logs = make_log(tmp_path, marked=False)
     flip(logs[2], SIZE + 100)
     logs[2].write_bytes(logs[2].read_bytes()[:-60])
-    assert [it.kind for it in cut_out(tmp_path)] == [CUT_OUT, CUT, REBUILD]
+    assert [action.kind for action in cut_out(tmp_path)] == [CUT_OUT, CUT, REBUILD]
     assert offsets(tmp_path) == [*range(11), 12, 13]
     assert not list((tmp_path / "t-0").glob("*15.snapshot"))
 
@@ -87,7 +89,7 @@ def test_the_end_of_a_log_that_is_bad_too_goes_with_it(tmp_path: Path) -> None:
 def test_at_the_very_end_nothing_is_cut_out(tmp_path: Path) -> None:
     logs = make_log(tmp_path)
     flip(logs[2], 4 * SIZE + 100)
-    assert [it.kind for it in cut_out(tmp_path)] == [CUT, REBUILD]
+    assert [action.kind for action in cut_out(tmp_path)] == [CUT, REBUILD]
     assert offsets(tmp_path) == list(range(14))
 
 
@@ -120,7 +122,7 @@ def test_transactions_are_those_of_the_batches_that_stay(tmp_path: Path) -> None
     flip(next((tmp_path / "t-0").glob("*0.log")), len(first[0]) + len(first[1]) + 66)
     cut_out(tmp_path)
     seen = {
-        level: sorted(it[2] for it in read_rows(str(tmp_path), kafka_isolation_level=level))
+        level: sorted(row[2] for row in read_rows(str(tmp_path), kafka_isolation_level=level))
         for level in ISOLATION_LEVELS
     }
     assert seen == {"read_uncommitted": [0, 3, 6], "read_committed": [3, 6]}

@@ -156,7 +156,7 @@ def test_zeros_of_a_preallocated_segment_are_cut_and_take_nothing_along(tmp_path
     # A broker that recovers would cut the first segment there, and delete the second.
     assert kinds(tmp_path) == {FindingKind.TORN_SEGMENT}
     told = recover(str(tmp_path))
-    assert [(it.kind, it.is_done) for it in told] == [(RecoveryKind.CUT, False)] * 2
+    assert [(action.kind, action.is_done) for action in told] == [(RecoveryKind.CUT, False)] * 2
     assert offsets(tmp_path) == list(range(6))
     done = recover(str(tmp_path), truncate=True)
     assert all(action.is_done for action in done)

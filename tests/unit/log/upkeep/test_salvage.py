@@ -240,7 +240,7 @@ def test_the_newest_leader_epoch_decides_where_replicas_differ(tmp_path: Path) -
     old = make_replica(tmp_path / "old", [[one(number) for number in range(30)]])
     new = make_replica(
         tmp_path / "new",
-        [[*map(one, range(20)), *(one(it, epoch=1, value=b"n") for it in (20, 21))]],
+        [[*map(one, range(20)), *(one(number, epoch=1, value=b"n") for number in (20, 21))]],
         leader_epochs=[(0, 0), (1, 20)],
     )
     damage(next((new / "t-0").glob("*.log")), 4)

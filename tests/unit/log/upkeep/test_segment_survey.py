@@ -20,8 +20,10 @@ def test_neighbouring_batches_of_another_segment(tmp_path: Path) -> None:
     second = [batch(4, 2), batch(6, 2), batch(8, 2)]
     directory = build(tmp_path, spec(first), SegmentSpec(second, base_offset=4), recovery_point=10)
     (directory / f"{SEGMENT}.log").write_bytes(b"".join(second))
-    bad = [it for it in found(tmp_path) if it.kind is FindingKind.CORRUPT_BATCH]
-    assert [(it.position, it.start_offset, it.end_offset) for it in bad] == [(0, 0, 4)]
+    bad = [finding for finding in found(tmp_path) if finding.kind is FindingKind.CORRUPT_BATCH]
+    assert [(finding.position, finding.start_offset, finding.end_offset) for finding in bad] == [
+        (0, 0, 4)
+    ]
 
 
 def test_batches_below_the_name_of_their_segment_are_bad(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def test_an_added_kind_of_file_goes_with_its_segment(
         (folder / segment_file_name(0, suffix)).write_bytes(b"x")
     mark_segment_deleted(str(folder), 0)
     stay = [segment_file_name(0, suffix) for suffix in (".other", ".snapshot")]
-    renamed = [segment_file_name(0, f"{it}.deleted") for it in (".bloom", ".index", ".log")]
+    renamed = [segment_file_name(0, f"{suffix}.deleted") for suffix in (".bloom", ".index", ".log")]
     assert sorted(path.name for path in folder.iterdir()) == sorted([*stay, *renamed])
     sweep_deleted(str(folder), now_ms=2**62, delay_ms=0)
     assert sorted(path.name for path in folder.iterdir()) == stay

@@ -47,11 +47,11 @@ def one_directory(tmp_path: Path) -> MakeLog:
 
 
 def states(name: str, *paths: str) -> dict[str, PointState]:
-    return {it.name: it.state for it in check_adoption(name, paths)}
+    return {point.name: point.state for point in check_adoption(name, paths)}
 
 
 def missing(name: str, *paths: str) -> list[AdoptionPoint]:
-    return [it for it in check_adoption(name, paths) if it.state is MISSING]
+    return [point for point in check_adoption(name, paths) if point.state is MISSING]
 
 
 def test_all_is_met_of_a_stopped_broker_and_nothing_is_written(broker: list[str]) -> None:
@@ -67,7 +67,7 @@ def test_a_directory_that_is_not_there_or_not_formatted_is_told(tmp_path: Path) 
     (point,) = check_adoption("t", [str(tmp_path / "absent")])
     assert (point.name, point.state) == ("log directories", MISSING)
     (tmp_path / "empty").mkdir()
-    names = [it.name for it in missing("t", str(tmp_path / "empty"))]
+    names = [point.name for point in missing("t", str(tmp_path / "empty"))]
     assert names == ["format", "metadata"]
 
 
@@ -83,18 +83,18 @@ def test_a_broker_that_runs_is_told(broker: list[str]) -> None:
 def test_a_log_directory_that_was_not_named_is_told_wherever_it_lies(
     broker: list[str], tmp_path: Path
 ) -> None:
-    (beside, *_) = (it for it in missing("orders", broker[0]) if it.name == "all log.dirs")
+    (beside, *_) = (point for point in missing("orders", broker[0]) if point.name == "all log.dirs")
     assert broker[1] in beside.detail
     (tmp_path / "far").mkdir()
     shutil.move(broker[1], tmp_path / "far")
-    (far, *_) = (it for it in missing("orders", broker[0]) if it.name == "all log.dirs")
+    (far, *_) = (point for point in missing("orders", broker[0]) if point.name == "all log.dirs")
     assert "directory.id " in far.detail
 
 
 def test_directories_of_two_brokers_are_told(broker: list[str]) -> None:
     path = Path(broker[1], "meta.properties")
     path.write_text(path.read_text().replace("node.id=1", "node.id=2"))
-    assert "one broker" in [it.name for it in missing("orders", *broker)]
+    assert "one broker" in [point.name for point in missing("orders", *broker)]
 
 
 def test_a_topic_that_the_cluster_does_not_know_is_told(broker: list[str]) -> None:
@@ -106,7 +106,7 @@ def test_a_topic_that_the_cluster_does_not_know_is_told(broker: list[str]) -> No
 
 def test_several_replicas_are_told(one_directory: MakeLog) -> None:
     path = one_directory(1, 2)
-    assert [it.name for it in missing("t", path)] == ["replicas"]
+    assert [point.name for point in missing("t", path)] == ["replicas"]
 
 
 def test_partitions_without_a_folder_or_elsewhere_are_told(one_directory: MakeLog) -> None:
@@ -119,7 +119,7 @@ def test_partitions_without_a_folder_or_elsewhere_are_told(one_directory: MakeLo
 
 def test_retention_of_the_topic_is_told(one_directory: MakeLog) -> None:
     path = one_directory(retention_ms="-1")
-    found = {it.name: it for it in check_adoption("t", [path])}
+    found = {point.name: point for point in check_adoption("t", [path])}
     assert found["retention"].state is MET
     assert found["retention"].detail == "retention.ms=-1"
 
@@ -128,7 +128,7 @@ def test_folders_that_a_broker_set_aside_are_told(one_directory: MakeLog) -> Non
     path = one_directory()
     LogBuilder(path).partition("t", 0, directory_suffix=".5f0c7a-stray")
     LogBuilder(path).partition("u", 0, directory_suffix=".5f0c7a-stray")
-    found = {it.name: it for it in check_adoption("t", [path])}
+    found = {point.name: point for point in check_adoption("t", [path])}
     assert found["stray folders"].state is NOTE
     assert "t-0.5f0c7a-stray" in found["stray folders"].detail
     assert "u-0" not in found["stray folders"].detail
@@ -150,4 +150,4 @@ def test_files_that_the_broker_could_not_write_are_told(
 
     path = one_directory()
     monkeypatch.setattr(adoption, "check_owner", refuse)
-    assert [it.name for it in missing("t", path)] == ["owner"]
+    assert [point.name for point in missing("t", path)] == ["owner"]

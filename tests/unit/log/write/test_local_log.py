@@ -121,7 +121,7 @@ def test_topics_are_made_where_fewest_partitions_are(tmp_path: Path) -> None:
 def test_a_brokers_own_topic_is_read_as_it_is(tmp_path: Path) -> None:
     for topic in INTERNAL_TOPICS:
         specs = RecordSpec(value=b"good"), RecordSpec(value=b"torn")
-        batches = [v2_batch([it], base_offset=at) for at, it in enumerate(specs)]
+        batches = [v2_batch([spec], base_offset=at) for at, spec in enumerate(specs)]
         partition = LogBuilder(tmp_path).partition(topic, 0, [SegmentSpec(batches, cut_bytes=3)])
         before = {path.name: path.read_bytes() for path in partition.iterdir()}
         with open_log(tmp_path) as log:

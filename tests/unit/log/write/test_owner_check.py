@@ -57,7 +57,10 @@ def test_what_root_creates_belongs_to_the_owner_of_the_log_directory(
     append(path)
     commit(path)
     retain(path)
-    made = {str(it.relative_to(path)): os.lstat(it).st_ino for it in path.rglob("*")}
+    made = {
+        str(made_path.relative_to(path)): os.lstat(made_path).st_ino
+        for made_path in path.rglob("*")
+    }
     assert {"t-0", ".lock", "t-0/partition.metadata", ".segmentlog-versions"} <= set(made)
     assert [name for name, inode in made.items() if inode not in owners.given] == []
 
@@ -68,8 +71,10 @@ def test_a_file_that_its_broker_could_not_open_is_told(
     Owners(monkeypatch, cluster, user=1001)
     found = [finding for finding in preflight(str(cluster)) if finding.kind is FindingKind.OWNER]
     partitions = {T0, TopicPartition("__cluster_metadata", 0)}
-    assert {it.topic_partition for it in found} == {None, *partitions}
-    assert all("offline" in it.broker and it.severity is Severity.STOP for it in found)
+    assert {finding.topic_partition for finding in found} == {None, *partitions}
+    assert all(
+        "offline" in finding.broker and finding.severity is Severity.STOP for finding in found
+    )
 
 
 def test_a_user_whose_files_a_broker_could_not_open_does_not_write(

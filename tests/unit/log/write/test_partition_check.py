@@ -57,7 +57,7 @@ def test_a_partition_of_nobody_or_of_another_broker_is_stray(tmp_path: Path) -> 
     found = [
         finding for finding in preflight(str(path)) if finding.kind is FindingKind.STRAY_PARTITION
     ]
-    assert [str(it.topic_partition) for it in found] == ["gone-0", "t-0", "t-5"]
+    assert [str(finding.topic_partition) for finding in found] == ["gone-0", "t-0", "t-5"]
     refused(FindingKind.STRAY_PARTITION, WRITERS, path)
 
 
@@ -73,8 +73,8 @@ def test_a_partition_that_stands_twice_is_not_written(tmp_path: Path) -> None:
         LogBuilder(tmp_path / name).partition("t", 0, [rows(0, count)])
     paths = tmp_path / "d0", tmp_path / "d1"
     found = list(preflight([str(path) for path in paths]))
-    assert [it.kind for it in found] == [FindingKind.PARTITION_TWICE] * 2
-    assert [it.path for it in found] == [str(path / "t-0") for path in paths]
+    assert [finding.kind for finding in found] == [FindingKind.PARTITION_TWICE] * 2
+    assert [finding.path for finding in found] == [str(path / "t-0") for path in paths]
     assert str(paths[1] / "t-0") in found[0].detail
     refused(FindingKind.PARTITION_TWICE, (*WRITERS, retain), *paths)
 

@@ -138,7 +138,9 @@ def test_a_segment_that_is_too_old_is_rolled(directory: str) -> None:
 
 def test_an_offset_that_an_index_cannot_say_rolls(directory: str) -> None:
     near = 2**31 - 5
-    first = [v2_batch([RecordSpec(timestamp_ms=START_MS)], base_offset=it) for it in (0, near)]
+    first = [
+        v2_batch([RecordSpec(timestamp_ms=START_MS)], base_offset=offset) for offset in (0, near)
+    ]
     LogBuilder(directory).partition("t", 0, [first])
     for _ in range(3):
         commit(directory, {T0: 3}, config=SegmentConfig())

@@ -175,7 +175,7 @@ def test_record_that_reaches_over_its_batch_takes_nothing_of_the_next_one() -> N
     )
     found = outcomes_of_one_decoder(data)
     assert [row[4] for row in found if isinstance(row, tuple)] == [b"next", b"next"]
-    assert [it.base_offset for it in found if not isinstance(it, tuple)] == [0]
+    assert [outcome.base_offset for outcome in found if not isinstance(outcome, tuple)] == [0]
 
 
 def test_joined_batch_above_the_limit_is_told() -> None:

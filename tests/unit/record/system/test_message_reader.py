@@ -22,9 +22,9 @@ from tests.support.kafka_messages import messages_of_kafka, wrap
 
 def without_unknown(value: Any) -> Any:
     if isinstance(value, dict):
-        kept = {name: it for name, it in value.items() if name != "unknownTaggedFields"}
-        return {name: without_unknown(it) for name, it in kept.items()}
-    return [without_unknown(it) for it in value] if isinstance(value, list) else value
+        kept = {name: field for name, field in value.items() if name != "unknownTaggedFields"}
+        return {name: without_unknown(field) for name, field in kept.items()}
+    return [without_unknown(item) for item in value] if isinstance(value, list) else value
 
 
 def test_every_message_of_every_version_is_what_kafkas_own_json_says() -> None:

@@ -134,7 +134,7 @@ def test_what_consumers_subscribe_to_is_read_in_later_versions_too() -> None:
         assert found.value["members"][0]["assignment"] == b"\x00"
 
 
-@pytest.mark.parametrize("type_id", [it for it in ControlRecordType if it > 1])
+@pytest.mark.parametrize("type_id", [type_id for type_id in ControlRecordType if type_id > 1])
 def test_the_content_of_control_records_is_their_message(type_id: ControlRecordType) -> None:
     with pytest.raises(MessageError):
         read_control_content(type_id, b"")

@@ -23,7 +23,7 @@ def test_every_record_type_of_a_topic_is_there_once() -> None:
 
 
 def all_fields(fields: tuple[FieldSchema, ...]) -> list[FieldSchema]:
-    return [it for field in fields for it in (field, *all_fields(field.fields))]
+    return [nested for field in fields for nested in (field, *all_fields(field.fields))]
 
 
 def test_tags_stand_in_flexible_versions_alone() -> None:
