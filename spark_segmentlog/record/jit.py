@@ -325,3 +325,34 @@ def _crc_instructions() -> tuple[_CrcStep, _CrcStep, _CrcStep, _CrcStep] | None:
 
 CRC_INSTRUCTIONS = _crc_instructions()
 """The CPU's own CRC-32C steps over 8, 4, 2 bytes and one, or None where there are none."""
+
+
+def _multiply_carryless(_context: Any, _first: Any, _second: Any) -> Any:
+    word = types.uint64
+    product = types.UniTuple(word, 2)  # type: ignore[attr-defined]
+
+    def generate(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        pair, number = ir.VectorType(ir.IntType(64), 2), ir.IntType(32)
+        function = cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(pair, [pair, pair, ir.IntType(8)]),
+            "llvm.x86.pclmulqdq",
+        )
+        zeros = ir.Constant(pair, [0, 0])
+        first, second = (builder.insert_element(zeros, word, number(0)) for word in args)
+        both = builder.call(function, [first, second, ir.IntType(8)(0)])
+        halves = [builder.extract_element(both, number(half)) for half in range(2)]
+        return context.make_tuple(builder, product, halves)
+
+    return product(word, word), generate
+
+
+def _carryless_multiplication() -> Callable[[int, int], tuple[int, int]] | None:
+    machine = llvmlite.binding.get_process_triple().split("-")[0]
+    if machine in ("x86_64", "amd64") and _host_has("pclmul"):
+        return intrinsic(_multiply_carryless)  # type: ignore[no-any-return]
+    return None
+
+
+CARRYLESS_MULTIPLY = _carryless_multiplication()
+"""The CPU's product of polynomials over two elements, its low and high half, or None."""
