@@ -1,22 +1,21 @@
-"""Record batches and messages, byte by byte: formats 0, 1 and 2, good and bad ones alike.
+"""Record batches of format 2, byte by byte, good and bad ones alike.
 
 Written in plain Python from Kafka's format pages, sharing no code with the encoder and the decoder,
 so that a test has an independent opinion. Whatever a header holds can be overridden; checksums are
 computed over what results, so that a batch is wrong only where a test wants it to be.
 
-Formats: https://kafka.apache.org/documentation/#recordbatch (2) and #messageset (0 and 1).
+Format: https://kafka.apache.org/documentation/#recordbatch. `testing.legacy` has formats 0 and 1.
 """
 
 from __future__ import annotations
 
-import gzip
 import struct
-import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import cramjam
 import crc32c
+
+from spark_segmentlog.testing.compression import CODECS, compress
 
 __all__ = [
     "ABORT",
@@ -24,16 +23,12 @@ __all__ = [
     "ATTRIBUTE_DELETE_HORIZON",
     "ATTRIBUTE_LOG_APPEND_TIME",
     "ATTRIBUTE_TRANSACTIONAL",
-    "CODECS",
     "COMMIT",
     "DEFAULT_TIMESTAMP_MS",
     "BatchSummary",
     "RecordSpec",
-    "compress",
     "control_batch",
-    "legacy_message",
-    "legacy_message_set",
-    "legacy_wrapper",
+    "offset_deltas",
     "summarize_batch",
     "unsigned_varint",
     "v2_batch",
@@ -51,30 +46,10 @@ ATTRIBUTE_DELETE_HORIZON = 0x40
 ABORT = 0
 COMMIT = 1
 
-# Names that `codec=` takes, and the number that goes into the attributes.
-CODECS = {
-    "none": 0,
-    "gzip": 1,
-    "snappy": 2,
-    "snappy-raw": 2,
-    "lz4": 3,
-    "lz4-legacy-checksum": 3,
-    "zstd": 4,
-    "zstd-content-size": 4,
-    "zstd-frames": 4,
-    "zstd-skippable": 4,
-}
-
 _V2_AFTER_CRC = struct.Struct(">hiqqqhii")
 _V2_BEFORE_CRC = struct.Struct(">qiibI")
 _V2_HEADER_BYTES = 61
 _LEGACY_PREFIX = struct.Struct(">qi")
-
-_XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
-_XERIAL_BLOCK_BYTES = 32 * 1024
-_LZ4_MAGIC = 0x184D2204
-_LZ4_BLOCK_BYTES = 64 * 1024
-_ZSTD_SKIPPABLE_MAGIC = 0x184D2A50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +207,7 @@ def v2_batch(
     if max_timestamp is None:
         max_timestamp = max((spec.timestamp_ms for spec in specs), default=-1)
     if last_offset_delta is None:
-        last_offset_delta = max(_offset_deltas(records), default=0)
+        last_offset_delta = max(offset_deltas(records), default=0)
     if attributes is None:
         attributes = CODECS[codec] | _attribute_bits(
             log_append_time, transactional, control, delete_horizon_ms is not None
@@ -315,7 +290,8 @@ def _attribute_bits(
     )
 
 
-def _offset_deltas(records: Sequence[RecordSpec | bytes]) -> Iterable[int]:
+def offset_deltas(records: Sequence[RecordSpec | bytes]) -> Iterable[int]:
+    """Give each record's offset in its batch: its own, or its place in the list."""
     for place, record in enumerate(records):
         if isinstance(record, RecordSpec) and record.offset_delta is not None:
             yield record.offset_delta
@@ -340,237 +316,6 @@ def _nullable(data: bytes | None) -> bytes:
 
 def _as_int16(value: int) -> int:
     return value - 0x10000 if value & 0x8000 and value > 0 else value
-
-
-# Formats 0 and 1
-
-
-def legacy_message(
-    magic: int,
-    *,
-    offset: int,
-    key: bytes | None = None,
-    value: bytes | None = None,
-    timestamp_ms: int = DEFAULT_TIMESTAMP_MS,
-    codec: str = "none",
-    log_append_time: bool = False,
-    attributes: int | None = None,
-    size: int | None = None,
-    crc: int | None = None,
-) -> bytes:
-    """Build one message of format 0 or 1 (format 0 has no timestamp).
-
-    Parameters
-    ----------
-    magic : int
-        0 or 1; another value is written with the layout of format 1.
-    offset : int
-    key, value : bytes or None
-        The value is not compressed here: see `legacy_wrapper`.
-    timestamp_ms : int
-    codec : str
-        Only sets the attribute bits.
-    log_append_time : bool
-    attributes, size, crc : int, optional
-        Written instead of the true ones.
-    """
-    if attributes is None:
-        attributes = CODECS[codec] | ATTRIBUTE_LOG_APPEND_TIME * log_append_time
-    checked = struct.pack(">bb", magic, attributes)
-    if magic != 0:
-        checked += struct.pack(">q", timestamp_ms)
-    checked += _nullable32(key) + _nullable32(value)
-    body = struct.pack(">I", zlib.crc32(checked) if crc is None else crc) + checked
-    return _LEGACY_PREFIX.pack(offset, len(body) if size is None else size) + body
-
-
-def legacy_wrapper(
-    magic: int,
-    inner: bytes,
-    *,
-    offset: int,
-    codec: str,
-    timestamp_ms: int = DEFAULT_TIMESTAMP_MS,
-    log_append_time: bool = False,
-    key: bytes | None = None,
-    crc: int | None = None,
-) -> bytes:
-    """Build a compressed message set: a message whose value holds the compressed bytes of `inner`.
-
-    Parameters
-    ----------
-    magic : int
-    inner : bytes
-        Messages one after another; their offsets are absolute in format 0, relative in format 1.
-    offset : int
-        That of the last message inside.
-    codec : str
-        One of `CODECS`. Brokers before 0.10 wrote ``lz4-legacy-checksum`` in format 0.
-    timestamp_ms : int
-        Of format 1: the largest one inside, or the broker's with `log_append_time`.
-    log_append_time : bool
-    key : bytes, optional
-    crc : int, optional
-    """
-    return legacy_message(
-        magic,
-        offset=offset,
-        key=key,
-        value=compress(codec, inner),
-        timestamp_ms=timestamp_ms,
-        codec=codec,
-        log_append_time=log_append_time,
-        crc=crc,
-    )
-
-
-def legacy_message_set(
-    magic: int,
-    records: Sequence[RecordSpec],
-    *,
-    base_offset: int = 0,
-    codec: str = "none",
-    log_append_time_ms: int | None = None,
-) -> bytes:
-    """Build records as a broker of that time stored them: plain messages, or one wrapper.
-
-    Parameters
-    ----------
-    magic : int
-        0 or 1.
-    records : sequence of RecordSpec
-        Headers cannot be held and are refused.
-    base_offset : int
-        Offset of the first record; `offset_delta` of each counts from here.
-    codec : str
-    log_append_time_ms : int, optional
-        Stamps the wrapper (or each message) with the broker's time; format 1 only.
-    """
-    if any(record.headers for record in records):
-        raise ValueError("messages of format 0 and 1 hold no headers")
-    deltas = list(_offset_deltas(records))
-    relative = codec != "none" and magic == 1
-    shift = 0 if relative else base_offset
-    append_time = log_append_time_ms is not None and codec == "none"
-    inner = b"".join(
-        legacy_message(
-            magic,
-            offset=shift + delta,
-            key=record.key,
-            value=record.value,
-            timestamp_ms=log_append_time_ms
-            if log_append_time_ms is not None and codec == "none"
-            else record.timestamp_ms,
-            log_append_time=append_time,
-        )
-        for record, delta in zip(records, deltas, strict=True)
-    )
-    if codec == "none":
-        return inner
-    largest = max(record.timestamp_ms for record in records)
-    return legacy_wrapper(
-        magic,
-        inner,
-        offset=base_offset + deltas[-1],
-        codec=codec,
-        timestamp_ms=largest if log_append_time_ms is None else log_append_time_ms,
-        log_append_time=log_append_time_ms is not None,
-    )
-
-
-def _nullable32(data: bytes | None) -> bytes:
-    return struct.pack(">i", -1) if data is None else struct.pack(">i", len(data)) + data
-
-
-# Codecs
-
-
-def compress(codec: str, data: bytes) -> bytes:
-    """Compress as the producers of the field did.
-
-    ``snappy`` is xerial's framing in blocks of 32 KiB, ``snappy-raw`` one bare block; ``lz4`` a
-    frame of independent 64 KiB blocks, ``lz4-legacy-checksum`` one whose header checksum covers the
-    magic too (KAFKA-3160); ``zstd`` a frame without content size, ``zstd-content-size`` one with
-    it, ``zstd-frames`` two frames, ``zstd-skippable`` a frame and a skippable one.
-    """
-    match codec:
-        case "none":
-            return data
-        case "gzip":
-            return gzip.compress(data, mtime=0)
-        case "snappy":
-            return _xerial(data)
-        case "snappy-raw":
-            return bytes(cramjam.snappy.compress_raw(data))
-        case "lz4":
-            return _lz4_frame(data, checksum_from=4)
-        case "lz4-legacy-checksum":
-            return _lz4_frame(data, checksum_from=0)
-        case "zstd":
-            return _zstd_stream(data)
-        case "zstd-content-size":
-            return bytes(cramjam.zstd.compress(data))
-        case "zstd-frames":
-            middle = len(data) // 2
-            return _zstd_stream(data[:middle]) + _zstd_stream(data[middle:])
-        case "zstd-skippable":
-            skippable = struct.pack("<II", _ZSTD_SKIPPABLE_MAGIC, 5) + b"extra"
-            return _zstd_stream(data) + skippable
-    raise ValueError(f"codec {codec!r}: one of {', '.join(CODECS)}")
-
-
-def _xerial(data: bytes) -> bytes:
-    out = bytearray(_XERIAL_HEADER)
-    for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
-        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK_BYTES]))
-        out += struct.pack(">i", len(block)) + block
-    return bytes(out)
-
-
-def _lz4_frame(data: bytes, *, checksum_from: int) -> bytes:
-    # FLG: version 01, independent blocks. BD: blocks of at most 64 KiB.
-    head = struct.pack("<IBB", _LZ4_MAGIC, 0x60, 0x40)
-    out = bytearray(head)
-    out.append(_xxh32(head[checksum_from:]) >> 8 & 0xFF)
-    for start in range(0, len(data), _LZ4_BLOCK_BYTES):
-        plain = data[start : start + _LZ4_BLOCK_BYTES]
-        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
-        if len(block) < len(plain):
-            out += struct.pack("<I", len(block)) + block
-        else:
-            out += struct.pack("<I", len(plain) | 0x80000000) + plain
-    return bytes(out) + struct.pack("<I", 0)
-
-
-def _xxh32(data: bytes) -> int:
-    """XXH32 of fewer than 16 bytes with seed 0: a frame descriptor is never longer."""
-    mask = 0xFFFFFFFF
-    prime1, prime2, prime3, prime4, prime5 = (
-        2654435761,
-        2246822519,
-        3266489917,
-        668265263,
-        374761393,
-    )
-    value = (prime5 + len(data)) & mask
-    whole = len(data) // 4 * 4
-    for (word,) in struct.iter_unpack("<I", data[:whole]):
-        value = (value + word * prime3) & mask
-        value = (value << 17 | value >> 15) & mask
-        value = value * prime4 & mask
-    for byte in data[whole:]:
-        value = (value + byte * prime5) & mask
-        value = (value << 11 | value >> 21) & mask
-        value = value * prime1 & mask
-    value = (value ^ value >> 15) * prime2 & mask
-    value = (value ^ value >> 13) * prime3 & mask
-    return value ^ value >> 16
-
-
-def _zstd_stream(data: bytes) -> bytes:
-    compressor = cramjam.zstd.Compressor()
-    compressor.compress(data)
-    return bytes(compressor.finish())
 
 
 # Headers, read back

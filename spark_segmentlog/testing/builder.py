@@ -27,12 +27,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import struct
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-
-import crc32c
 
 from spark_segmentlog.testing.batches import (
     ABORT,
@@ -40,21 +37,29 @@ from spark_segmentlog.testing.batches import (
     ATTRIBUTE_DELETE_HORIZON,
     ATTRIBUTE_LOG_APPEND_TIME,
     ATTRIBUTE_TRANSACTIONAL,
-    CODECS,
     COMMIT,
     DEFAULT_TIMESTAMP_MS,
     BatchSummary,
     RecordSpec,
-    compress,
     control_batch,
-    legacy_message,
-    legacy_message_set,
-    legacy_wrapper,
     summarize_batch,
     unsigned_varint,
     v2_batch,
     v2_record,
     varint,
+)
+from spark_segmentlog.testing.compression import CODECS, compress
+from spark_segmentlog.testing.legacy import legacy_message, legacy_message_set, legacy_wrapper
+from spark_segmentlog.testing.producer_states import ProducerStates
+from spark_segmentlog.testing.side_files import (
+    INDEX_INTERVAL_BYTES,
+    AbortedTransactionSpec,
+    ProducerStateSpec,
+    offset_index_bytes,
+    place_batches,
+    producer_snapshot_bytes,
+    time_index_bytes,
+    transaction_index_bytes,
 )
 
 __all__ = [
@@ -89,37 +94,7 @@ __all__ = [
     "varint",
 ]
 
-INDEX_INTERVAL_BYTES = 4096
-
-_OFFSET_INDEX_ENTRY = struct.Struct(">ii")
-_TIME_INDEX_ENTRY = struct.Struct(">qi")
-_TRANSACTION_INDEX_ENTRY = struct.Struct(">hqqqq")
-_PRODUCER_ENTRY = struct.Struct(">qhiqiqiq")
 _CHECKPOINT_VERSION = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AbortedTransactionSpec:
-    """One entry of a `.txnindex`: `last_offset` is that of the abort marker."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerStateSpec:
-    """One entry of a `.snapshot` file; -1 as `current_txn_first_offset` says that none is open."""
-
-    producer_id: int
-    producer_epoch: int = 0
-    last_sequence: int = -1
-    last_offset: int = -1
-    offset_delta: int = 0
-    timestamp_ms: int = -1
-    coordinator_epoch: int = -1
-    current_txn_first_offset: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +190,7 @@ class LogBuilder:
         directory = self.path / f"{topic}-{partition}{directory_suffix}"
         directory.mkdir(exist_ok=True)
         specs = _with_base_offsets(segments)
-        state = _ProducerStates()
+        state = ProducerStates()
         for spec in specs:
             if snapshots is True:
                 _write_snapshot(directory, _base_offset(spec), state.entries())
@@ -288,173 +263,6 @@ def default_topic_id(topic: str) -> str:
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
-# Index files
-
-
-def offset_index_bytes(
-    batches: Sequence[bytes], base_offset: int, *, interval_bytes: int = INDEX_INTERVAL_BYTES
-) -> bytes:
-    """Build an `.index`: (last offset relative to the base, position) of each indexed batch."""
-    return b"".join(
-        _OFFSET_INDEX_ENTRY.pack(place.summary.last_offset - base_offset, place.position)
-        for place in _placed(batches, interval_bytes)
-        if place.indexed
-    )
-
-
-def time_index_bytes(
-    batches: Sequence[bytes],
-    base_offset: int,
-    *,
-    interval_bytes: int = INDEX_INTERVAL_BYTES,
-    final_entry: bool = True,
-) -> bytes:
-    """Build a `.timeindex`: (running maximum, relative offset of the batch's last record)."""
-    out = b""
-    largest, offset, last_written = -1, base_offset, -1
-    for place in _placed(batches, interval_bytes):
-        if place.summary.max_timestamp > largest:
-            largest, offset = place.summary.max_timestamp, place.summary.last_offset
-        if place.indexed and largest > last_written:
-            out += _TIME_INDEX_ENTRY.pack(largest, offset - base_offset)
-            last_written = largest
-    if final_entry and largest > last_written:
-        out += _TIME_INDEX_ENTRY.pack(largest, offset - base_offset)
-    return out
-
-
-def transaction_index_bytes(entries: Sequence[AbortedTransactionSpec]) -> bytes:
-    """Build a `.txnindex`."""
-    return b"".join(
-        _TRANSACTION_INDEX_ENTRY.pack(
-            0, entry.producer_id, entry.first_offset, entry.last_offset, entry.last_stable_offset
-        )
-        for entry in entries
-    )
-
-
-def producer_snapshot_bytes(entries: Sequence[ProducerStateSpec]) -> bytes:
-    """Build a producer snapshot of version 1, its CRC-32C over what follows it."""
-    body = struct.pack(">i", len(entries)) + b"".join(
-        _PRODUCER_ENTRY.pack(
-            entry.producer_id,
-            entry.producer_epoch,
-            entry.last_sequence,
-            entry.last_offset,
-            entry.offset_delta,
-            entry.timestamp_ms,
-            entry.coordinator_epoch,
-            entry.current_txn_first_offset,
-        )
-        for entry in entries
-    )
-    return struct.pack(">hI", 1, crc32c.crc32c(body)) + body
-
-
-@dataclass(frozen=True, slots=True)
-class _PlacedBatch:
-    position: int
-    indexed: bool
-    data: bytes
-    summary: BatchSummary
-
-
-def _placed(batches: Sequence[bytes], interval_bytes: int) -> Iterator[_PlacedBatch]:
-    """Walk whole batches with their positions; bytes that are none move the position only."""
-    position, since_last = 0, 0
-    for block in batches:
-        for data, summary in _split(block):
-            indexed = since_last > interval_bytes
-            if indexed:
-                since_last = 0
-            if summary is not None:
-                yield _PlacedBatch(position, indexed, data, summary)
-            position += len(data)
-            since_last += len(data)
-
-
-def _split(block: bytes) -> Iterator[tuple[bytes, BatchSummary | None]]:
-    """Cut bytes that may hold several batches or messages into single ones."""
-    start = 0
-    while start < len(block):
-        summary = summarize_batch(block[start:])
-        if summary is None or not 17 <= summary.size_bytes <= len(block) - start:
-            yield block[start:], None
-            return
-        yield block[start : start + summary.size_bytes], summary
-        start += summary.size_bytes
-
-
-@dataclass(slots=True)
-class _ProducerStates:
-    """Producers and transactions as a broker tracks them while it appends."""
-
-    next_offset: int = 0
-    _entries: dict[int, ProducerStateSpec] = field(default_factory=dict)
-
-    def entries(self) -> list[ProducerStateSpec]:
-        return list(self._entries.values())
-
-    def append(self, data: bytes, summary: BatchSummary) -> AbortedTransactionSpec | None:
-        """Take one batch; an abort marker that ends an open transaction gives its index entry."""
-        self.next_offset = summary.last_offset + 1
-        if summary.producer_id < 0:
-            return None
-        old = self._entries.get(
-            summary.producer_id, ProducerStateSpec(producer_id=summary.producer_id)
-        )
-        if summary.attributes & ATTRIBUTE_CONTROL:
-            return self._end_transaction(old, data, summary)
-        delta = summary.last_offset - summary.base_offset
-        first = old.current_txn_first_offset
-        if summary.attributes & ATTRIBUTE_TRANSACTIONAL and first < 0:
-            first = summary.base_offset
-        self._entries[summary.producer_id] = replace(
-            old,
-            producer_epoch=summary.producer_epoch,
-            last_sequence=-1 if summary.base_sequence < 0 else summary.base_sequence + delta,
-            last_offset=summary.last_offset,
-            offset_delta=delta,
-            timestamp_ms=summary.max_timestamp,
-            current_txn_first_offset=first,
-        )
-        return None
-
-    def _end_transaction(
-        self, old: ProducerStateSpec, data: bytes, summary: BatchSummary
-    ) -> AbortedTransactionSpec | None:
-        # Markers are never compressed: the kind is the second number of the key, which starts
-        # after length, attributes, two deltas and the key's length, a byte each.
-        kind = int.from_bytes(data[61 + 5 + 2 : 61 + 5 + 4])
-        is_emptied = int.from_bytes(data[57:61]) == 0
-        if is_emptied or kind not in (ABORT, COMMIT):
-            return None
-        first = old.current_txn_first_offset
-        if old.producer_epoch != summary.producer_epoch:
-            # A new epoch starts its sequence numbers again, so the last batch is forgotten.
-            old = replace(old, last_sequence=-1, last_offset=-1, offset_delta=0)
-        self._entries[summary.producer_id] = replace(
-            old,
-            producer_epoch=summary.producer_epoch,
-            timestamp_ms=summary.max_timestamp,
-            coordinator_epoch=int.from_bytes(data[-5:-1]),
-            current_txn_first_offset=-1,
-        )
-        if kind != ABORT or first < 0:
-            return None
-        still_open = [
-            entry.current_txn_first_offset
-            for entry in self._entries.values()
-            if entry.current_txn_first_offset >= 0
-        ]
-        return AbortedTransactionSpec(
-            producer_id=summary.producer_id,
-            first_offset=first,
-            last_offset=summary.last_offset,
-            last_stable_offset=min(still_open, default=summary.last_offset + 1),
-        )
-
-
 # Files
 
 
@@ -466,12 +274,12 @@ def _with_base_offsets(
     for segment in segments:
         spec = segment if isinstance(segment, SegmentSpec) else SegmentSpec(segment)
         if spec.base_offset is None:
-            first = next(_placed(spec.batches, 0), None)
+            first = next(place_batches(spec.batches, 0), None)
             # A wrapper's header tells its last offset, and a roll names the log end offset.
             is_known = first is not None and not _is_wrapper(first.summary)
             base = first.summary.base_offset if first is not None and is_known else next_offset
             spec = replace(spec, base_offset=base)
-        for place in _placed(spec.batches, 0):
+        for place in place_batches(spec.batches, 0):
             next_offset = place.summary.last_offset + 1
         specs.append(spec)
     return specs
@@ -486,7 +294,7 @@ def _base_offset(spec: SegmentSpec) -> int:
     return spec.base_offset
 
 
-def _write_segment(directory: Path, spec: SegmentSpec, state: _ProducerStates) -> None:
+def _write_segment(directory: Path, spec: SegmentSpec, state: ProducerStates) -> None:
     base = _base_offset(spec)
     log = b"".join(spec.batches) + spec.tail
     _write(directory, spec, ".log", log[: len(log) - spec.cut_bytes])
@@ -498,7 +306,7 @@ def _write_segment(directory: Path, spec: SegmentSpec, state: _ProducerStates) -
     )
     _write_index(directory, spec, ".timeindex", spec.time_index, times)
     aborted = []
-    for place in _placed(spec.batches, interval):
+    for place in place_batches(spec.batches, interval):
         entry = state.append(place.data, place.summary)
         if entry is not None:
             aborted.append(entry)

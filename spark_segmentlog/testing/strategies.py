@@ -18,9 +18,9 @@ from spark_segmentlog.testing.batches import (
     DEFAULT_TIMESTAMP_MS,
     RecordSpec,
     control_batch,
-    legacy_message_set,
     v2_batch,
 )
+from spark_segmentlog.testing.legacy import legacy_message_set
 from spark_segmentlog.testing.model import (
     CREATE_TIME,
     LOG_APPEND_TIME,

@@ -10,12 +10,12 @@ import pytest
 from spark_segmentlog import read_arrow
 from spark_segmentlog.errors import CorruptRecordError
 from spark_segmentlog.log.findings import FindingKind
-from spark_segmentlog.testing.batches import legacy_message_set
 from spark_segmentlog.testing.builder import (
     LogBuilder,
     RecordSpec,
     SegmentSpec,
 )
+from spark_segmentlog.testing.legacy import legacy_message_set
 from tests.support.forging import build, findings, flip, permissive
 from tests.support.reading import batch
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_segmentlog.testing.batches import legacy_message
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, SegmentSpec, v2_batch
+from spark_segmentlog.testing.legacy import legacy_message
 from tests.support.reading import batch, open_one, read_offsets, timed
 
 

@@ -14,8 +14,8 @@ from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.segment.leader_epochs import load_leader_epochs
 from spark_segmentlog.log.write.commit import commit_staged_batches
 from spark_segmentlog.log.write.local_log import open_log
-from spark_segmentlog.testing.batches import legacy_message
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch
+from spark_segmentlog.testing.legacy import legacy_message
 from tests.support.scenarios import Writing, stage
 
 T0 = TopicPartition("t", 0)

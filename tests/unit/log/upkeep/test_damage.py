@@ -18,8 +18,8 @@ from spark_segmentlog.log.findings import Finding, FindingKind
 from spark_segmentlog.log.upkeep.recovery import recover
 from spark_segmentlog.log.upkeep.verification import verify
 from spark_segmentlog.record.read.header_table import find_covering_entries
-from spark_segmentlog.testing.batches import legacy_message, legacy_message_set, legacy_wrapper
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, SegmentSpec, v2_batch
+from spark_segmentlog.testing.legacy import legacy_message, legacy_message_set, legacy_wrapper
 from tests.support.reading import batch, open_one, read_offsets
 
 ZERO_LOG = "t-0/00000000000000000000.log"
