@@ -25,7 +25,7 @@ from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.log.segment.pieces import Piece
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.segment.walk_options import QUIET
-from spark_segmentlog.log.transactions.producer_tracker import ABORT, read_markers
+from spark_segmentlog.log.transactions.markers import ABORT, read_markers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,39 +21,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 import numpy as np
 
-from spark_segmentlog.errors import CorruptRecordError, CrcMismatchError, InvalidRecordError
+from spark_segmentlog.errors import CorruptRecordError, CrcMismatchError
 from spark_segmentlog.log.formats.producer_snapshot import NO_TRANSACTION, ProducerState
 from spark_segmentlog.log.formats.transaction_index import AbortedTransaction
 from spark_segmentlog.log.segment.batch_order import WRONG_CHECKSUM
 from spark_segmentlog.log.segment.pieces import Piece
+from spark_segmentlog.log.transactions.markers import ABORT, Marker, read_marker
 from spark_segmentlog.record.kernels import producers as kernels
-from spark_segmentlog.record.plain.batch import iterate_records
-from spark_segmentlog.record.plain.control import parse_control_record
-from spark_segmentlog.record.read.header_table import check_crcs, check_inside
 from spark_segmentlog.record.types import Int64s
 
-ABORT: Final = kernels.ABORT
-COMMIT: Final = kernels.COMMIT
 assert kernels.NO_OFFSET == NO_TRANSACTION
 
 _MIN_SLOTS: Final = 64
 _MIN_ENDED: Final = 256
-
-
-class Marker(NamedTuple):
-    """What a control batch says; the coordinator's epoch is -1 where it ends no transaction."""
-
-    type_id: int
-    coordinator_epoch: int
-
-    @property
-    def ends_transaction(self) -> bool:
-        """Whether it is an ABORT or a COMMIT marker."""
-        return self.type_id in (ABORT, COMMIT)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -342,7 +326,7 @@ class ProducerTracker:
         """Read a marker that brokers write in another way, or that ends no transaction."""
         nothing = Marker(kernels.OTHER_MARKER, -1)
         try:
-            marker = _read_marker(piece, row, source, check_crcs=self._check_crcs)
+            marker = read_marker(piece, row, source, check_crcs=self._check_crcs)
         except CorruptRecordError:
             if not self._skip_corrupt:
                 raise
@@ -371,51 +355,6 @@ class ProducerTracker:
         self._begun = np.empty((max(_MIN_SLOTS, 2 * len(rows)), 2), np.int64)
         self._begun[: len(rows)] = rows
         self._state[[kernels.BEGUN_FIRST, kernels.BEGUN_COUNT]] = 0, len(rows)
-
-
-def read_markers(piece: Piece, rows: Int64s, *, source: str) -> dict[int, Marker]:
-    """Read the control batches at some rows, by their first record.
-
-    Returns
-    -------
-    dict of int to Marker
-        By row; a batch without records is left out.
-
-    Raises
-    ------
-    CorruptRecordError
-        A wrong checksum, or a record that is no control record.
-    """
-    rows = rows[piece.table.records_count[rows] != 0]
-    check_inside(piece.buffer, piece.table.entries, rows, piece.file_position)
-    is_good = check_crcs(piece.buffer, piece.table.select(rows), file_position=piece.file_position)
-    types, epochs = np.full(len(rows), kernels.NOT_READ), np.empty(len(rows), np.int64)
-    kernels.read_usual_markers(
-        piece.buffer, piece.table.entries, rows, piece.file_position, types, epochs
-    )
-    found = {}
-    for row, marker_type, epoch, good in zip(
-        rows.tolist(), types.tolist(), epochs.tolist(), is_good.tolist(), strict=True
-    ):
-        is_read = good and marker_type != kernels.NOT_READ
-        found[row] = Marker(marker_type, epoch) if is_read else _read_marker(piece, row, source)
-    return found
-
-
-def _read_marker(piece: Piece, row: int, source: str, *, check_crcs: bool = True) -> Marker:
-    position = int(piece.table.position[row])
-    start = position - piece.file_position
-    data = piece.buffer.data[start : start + int(piece.table.size_bytes[row])]
-    record = next(
-        iterate_records(data, source=source, file_position=position, check_crcs=check_crcs)
-    )
-    try:
-        control = parse_control_record(record.key, record.value)
-    except ValueError as error:
-        raise InvalidRecordError(
-            str(error), source=source, position=position, base_offset=record.offset
-        ) from error
-    return Marker(control.type_id, control.coordinator_epoch)
 
 
 def _empty_slots(count: int) -> Int64s:

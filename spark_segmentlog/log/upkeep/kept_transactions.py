@@ -8,7 +8,7 @@ import numpy as np
 
 from spark_segmentlog.log.formats.transaction_index import AbortedTransaction, AbortedTransactions
 from spark_segmentlog.log.segment.pieces import Piece
-from spark_segmentlog.log.transactions.producer_tracker import ABORT, COMMIT, read_markers
+from spark_segmentlog.log.transactions.markers import ABORT, COMMIT, read_markers
 from spark_segmentlog.record.read.header_table import HeaderTable
 from spark_segmentlog.record.types import Bools
 

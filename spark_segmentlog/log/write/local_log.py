@@ -33,17 +33,18 @@ from spark_segmentlog.errors import (
     UnknownTopicOrPartitionError,
 )
 from spark_segmentlog.log.directory.state import LogDirectoryState
-from spark_segmentlog.log.formats.checkpoints import CLEAN_SHUTDOWN_MARK, PARTITION_METADATA
+from spark_segmentlog.log.formats.checkpoints import PARTITION_METADATA
 from spark_segmentlog.log.io import files
 from spark_segmentlog.log.io.closing import Closing
 from spark_segmentlog.log.io.lock import DEFAULT_LOCK_TIMEOUT_MS, is_of_this_process
-from spark_segmentlog.log.io.reading import LOCAL, local_path
+from spark_segmentlog.log.io.reading import local_path
 from spark_segmentlog.log.names import OffsetRange, TopicPartition
 from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.log.segment.growth import SegmentConfig
 from spark_segmentlog.log.segment.scanner import ALL_COLUMNS, ScanOptions, SegmentScanner
 from spark_segmentlog.log.write.append_state import read_append_state
 from spark_segmentlog.log.write.appender import FlushConfig, PartitionAppender
+from spark_segmentlog.log.write.clean_marks import put_marks_back, take_marks_away
 from spark_segmentlog.log.write.open_commits import locked_for_writing
 from spark_segmentlog.log.write.targets import make_log_directories, read_target_layout
 from spark_segmentlog.log.write.write_check import check_log_start, check_write
@@ -164,7 +165,6 @@ class LocalLog(Closing):
         self._process_id = os.getpid()
         self._appenders: dict[TopicPartition, PartitionAppender] = {}
         self._balances: dict[str, NullKeyBalance] = {}
-        self._marks: dict[str, bytes] = {}
         self._is_closed = threading.Event()
         make_log_directories(paths)
         with ExitStack() as stack:
@@ -173,7 +173,7 @@ class LocalLog(Closing):
             self._states = {
                 path: LogDirectoryState.read(path) for path in self._layout.log_directories
             }
-            self._take_marks_away()
+            self._marks = take_marks_away(self._layout.log_directories)
             self._locks = stack.pop_all()
         self._flusher = self._start_flusher()
 
@@ -316,7 +316,7 @@ class LocalLog(Closing):
             self._flusher.join()
         with self._locks:
             errors = self._close_appenders()
-            self._put_marks_back()
+            put_marks_back(self._marks)
             if errors:
                 raise errors[0]
 
@@ -389,15 +389,6 @@ class LocalLog(Closing):
 
     # Opening and closing
 
-    def _take_marks_away(self) -> None:
-        for directory in self._layout.log_directories:
-            path = os.path.join(directory, CLEAN_SHUTDOWN_MARK)
-            mark = LOCAL.read_file(path)
-            if mark is not None:
-                self._marks[directory] = mark
-                files.unlink(path)
-                files.fsync_directory(directory)
-
     def _start_flusher(self) -> threading.Thread | None:
         interval_ms = self._flush_config.flush_ms
         if interval_ms is None:
@@ -437,11 +428,6 @@ class LocalLog(Closing):
             if appender.has_failed:
                 self._marks.pop(directory, None)
         return errors
-
-    def _put_marks_back(self) -> None:
-        for directory, mark in self._marks.items():
-            files.write_atomically(os.path.join(directory, CLEAN_SHUTDOWN_MARK), mark)
-            files.fsync_directory(directory)
 
     @contextmanager
     def _while_open(self) -> Iterator[None]:

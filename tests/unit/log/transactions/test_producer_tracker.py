@@ -13,13 +13,8 @@ from hypothesis import strategies as st
 from spark_segmentlog.errors import CorruptRecordError
 from spark_segmentlog.log.formats.producer_snapshot import ProducerState
 from spark_segmentlog.log.segment.pieces import Piece
-from spark_segmentlog.log.transactions.producer_tracker import (
-    ABORT,
-    COMMIT,
-    Marker,
-    ProducerTracker,
-    Transaction,
-)
+from spark_segmentlog.log.transactions.markers import ABORT, COMMIT, Marker
+from spark_segmentlog.log.transactions.producer_tracker import ProducerTracker, Transaction
 from spark_segmentlog.record.read.header_table import scan_headers
 from spark_segmentlog.testing.builder import RecordSpec, control_batch, v2_batch
 
