@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -63,6 +64,8 @@ def main(arguments: list[str] | None = None) -> int:
         scale=parsed.scale, repetitions=parsed.repetitions, cache=parsed.output / "logs"
     )
     settings.cache.mkdir(parents=True, exist_ok=True)
+    # Wherever a library is installed its modules are compiled; here by the first process.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     not_run: list[str] = []
     jars = cached_kafka_jars() if parsed.offline else _jars(not_run)
     asked = parsed.groups or [*GROUPS, *CURVES]

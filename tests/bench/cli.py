@@ -19,29 +19,38 @@ from tests.support.project import PROJECT
 
 RECORDS_COUNT = 3_000_000
 RECORDS_PER_BATCH = 100
+SINGLE_RECORDS_COUNT = 1_000_000
 _TOOL = "org.apache.kafka.tools.DumpLogSegments"
 # (name of the figure, our arguments, those of kafka-dump-log)
-_CASES = (
-    ("cli_dump_records", ("dump", "--records"), ("--print-data-log",)),
-    ("cli_dump_json", ("dump", "--records", "--format", "json"), ("--print-data-log",)),
-    ("cli_verify_deep", ("verify", "--deep"), ("--deep-iteration",)),
+_DUMP_RECORDS = ("cli_dump_records", ("dump", "--records"), ("--print-data-log",))
+_DUMP_JSON = ("cli_dump_json", ("dump", "--records", "--format", "json"), ("--print-data-log",))
+_VERIFY_DEEP = ("cli_verify_deep", ("verify", "--deep"), ("--deep-iteration",))
+# (end of the figures' names, records, records a batch, codec, what is measured)
+_LOGS = (
+    ("", RECORDS_COUNT, RECORDS_PER_BATCH, "none", (_DUMP_RECORDS, _DUMP_JSON, _VERIFY_DEEP)),
+    ("_lz4", RECORDS_COUNT, RECORDS_PER_BATCH, "lz4", (_VERIFY_DEEP,)),
+    ("_zstd", RECORDS_COUNT, RECORDS_PER_BATCH, "zstd", (_VERIFY_DEEP,)),
+    ("_1", SINGLE_RECORDS_COUNT, 1, "none", (_VERIFY_DEEP,)),
 )
 
 
 def cli_figures(settings: Settings, jars: KafkaJars | None) -> Iterator[Figure]:
-    """Dump and verify one file; without jars there is no peer, so that gives no figure."""
-    shape = LogShape(
-        records_count=settings.sized(RECORDS_COUNT, multiple_of=RECORDS_PER_BATCH),
-        records_per_batch=RECORDS_PER_BATCH,
-    )
-    log_path = next((generate_partition(settings.cache, shape) / "bench-0").glob("*.log"))
-    for name, our_arguments, their_arguments in _CASES:
-        ours = [sys.executable, "-m", "spark_segmentlog", *our_arguments, str(log_path)]
-        if jars is None:
-            _run(ours)
-            continue
-        theirs = ["java", "-cp", jars.class_path, _TOOL, *their_arguments]
-        yield _against(name, ours, [*theirs, "--files", str(log_path)], shape, settings)
+    """Dump and verify files; without jars there is no peer, so that gives no figure."""
+    for ending, records_count, records_per_batch, codec, cases in _LOGS:
+        shape = LogShape(
+            records_count=settings.sized(records_count, multiple_of=records_per_batch),
+            records_per_batch=records_per_batch,
+            codec=codec,
+        )
+        log_path = next((generate_partition(settings.cache, shape) / "bench-0").glob("*.log"))
+        for name, our_arguments, their_arguments in cases:
+            ours = [sys.executable, "-m", "spark_segmentlog", *our_arguments, str(log_path)]
+            if jars is None:
+                _run(ours)
+                continue
+            theirs = ["java", "-cp", jars.class_path, _TOOL, *their_arguments]
+            theirs += ["--files", str(log_path)]
+            yield _against(f"{name}{ending}", ours, theirs, shape, settings)
 
 
 def _against(

@@ -37,8 +37,6 @@ def spark_session(settings: Mapping[str, str] | None = None) -> Iterator[SparkSe
     paths = [str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    # Wherever a library is installed its modules are compiled; here by the first worker.
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     jars = cached_kafka_jars()
     # The JVM outlives a session, and takes jars only when it starts.
     connector = [] if jars is None else [str(path) for path in jars.connector]

@@ -272,6 +272,21 @@ CLI_TARGETS = (
         what="`segmentlog verify --deep` against `kafka-dump-log --deep-iteration`",
         bound=0.2,
     ),
+    Target(
+        name="cli_verify_deep_lz4",
+        what="`segmentlog verify --deep` against the same, lz4",
+        bound=0.2,
+    ),
+    Target(
+        name="cli_verify_deep_zstd",
+        what="`segmentlog verify --deep` against the same, zstd",
+        bound=0.2,
+    ),
+    Target(
+        name="cli_verify_deep_1",
+        what="`segmentlog verify --deep` against the same, a million records, 1 record a batch",
+        bound=0.2,
+    ),
 )
 
 TIER_TARGETS = (
