@@ -209,13 +209,7 @@ class UnsafeTargetError(SegmentLogError):
 
 
 class PreflightError(UnsafeTargetError):
-    """A write that a broker, or a reader, would not see, by the state of the directory.
-
-    Attributes
-    ----------
-    findings : tuple of spark_segmentlog.log.findings.Finding
-        What stands against it.
-    """
+    """A write that a broker, or a reader, would not see, by the state of the directory."""
 
     def __init__(self, findings: Iterable[Finding]) -> None:
         self.findings = tuple(findings)

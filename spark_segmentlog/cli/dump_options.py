@@ -32,19 +32,14 @@ class DumpOptions:
 
     Attributes
     ----------
-    start_offset, end_offset : int
-        Offsets [start, end).
     min_timestamp_ms, max_timestamp_ms : int or None
         Both inclusive: of records, or of batches as far as their headers tell.
-    key : bytes or None
-        Records of this key alone.
     producer_ids : tuple of int
         Batches of these producers alone; of all where empty.
     records, include_control : bool
         Whether records are given, and those of control batches.
     decode : bool
         Whether it is told what the records of Kafka's own topics say.
-    bytes_as : BytesAs
     """
 
     start_offset: int = 0

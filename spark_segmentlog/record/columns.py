@@ -65,13 +65,10 @@ class RowColumn:
 
     Attributes
     ----------
-    name : str
     type : pyarrow.DataType
         What Spark's own mapping gives it; whole numbers for `RecordNumber` and `EntryField`.
     source : Source
         Where its values come from.
-    meaning : str
-        One line.
     is_default : bool
         Whether a read without a schema has it.
     """

@@ -28,13 +28,7 @@ class LogInputPartition(InputPartition):
 
 
 class SegmentLogReader(DataSourceReader):
-    """Reads the splits of one load.
-
-    Parameters
-    ----------
-    request : ReadRequest
-        Options and schema of the read, checked.
-    """
+    """Reads the splits of one load."""
 
     def __init__(self, request: ReadRequest) -> None:
         self._request = request

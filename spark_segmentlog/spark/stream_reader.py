@@ -38,13 +38,7 @@ class StreamInputPartition(InputPartition):
 
 
 class SegmentLogStreamReader(DataSourceStreamReader):
-    """Spark's view of a stream: JSON in and out, all else is the planner's. Pickles.
-
-    Parameters
-    ----------
-    request : ReadRequest
-        Options, parsed for a stream, and the shape of rows.
-    """
+    """Spark's view of a stream: JSON in and out, all else is the planner's. Pickles."""
 
     knows_starts = False
     """Whether Spark tells where a micro-batch starts."""

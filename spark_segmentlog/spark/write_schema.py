@@ -51,7 +51,6 @@ def find_write_columns(schema: StructType, *, topic: str | None) -> WriteColumns
 
     Parameters
     ----------
-    schema : StructType
     topic : str or None
         Topic of every row, by option; a column of that name means nothing then.
 

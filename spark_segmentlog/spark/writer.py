@@ -79,10 +79,6 @@ class SegmentLogWriter(DataSourceArrowWriter):
 
     Parameters
     ----------
-    options : mapping of str to str
-        As given to Spark.
-    schema : StructType
-        Of the DataFrame.
     overwrite : bool
         Whether the topics that are written lose their rows of before.
     """
@@ -137,13 +133,6 @@ class SegmentLogStreamWriter(DataSourceStreamWriter):
     """Writes micro-batches, each in one commit, each once; subclasses take what tasks are given.
 
     Complete mode appends too: what Spark calls `overwrite` there is no part of it.
-
-    Parameters
-    ----------
-    options : mapping of str to str
-        As given to Spark.
-    schema : StructType
-        Of the rows.
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:

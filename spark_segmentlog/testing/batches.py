@@ -17,25 +17,6 @@ import crc32c
 
 from spark_segmentlog.testing.compression import CODECS, compress
 
-__all__ = [
-    "ABORT",
-    "ATTRIBUTE_CONTROL",
-    "ATTRIBUTE_DELETE_HORIZON",
-    "ATTRIBUTE_LOG_APPEND_TIME",
-    "ATTRIBUTE_TRANSACTIONAL",
-    "COMMIT",
-    "DEFAULT_TIMESTAMP_MS",
-    "BatchSummary",
-    "RecordSpec",
-    "control_batch",
-    "offset_deltas",
-    "summarize_batch",
-    "unsigned_varint",
-    "v2_batch",
-    "v2_record",
-    "varint",
-]
-
 DEFAULT_TIMESTAMP_MS = 1_700_000_000_000
 
 ATTRIBUTE_LOG_APPEND_TIME = 0x08
@@ -127,7 +108,6 @@ def v2_record(
 
     Parameters
     ----------
-    spec : RecordSpec
     offset_delta, timestamp_delta : int
         Used where the record itself names none.
     length, header_count : int, optional

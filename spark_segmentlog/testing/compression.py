@@ -10,8 +10,6 @@ import struct
 
 import cramjam
 
-__all__ = ["CODECS", "compress"]
-
 # Names that `codec=` takes, and the number that goes into the attributes.
 CODECS = {
     "none": 0,

@@ -17,8 +17,6 @@ from spark_segmentlog.testing.batches import (
 )
 from spark_segmentlog.testing.compression import CODECS, compress
 
-__all__ = ["legacy_message", "legacy_message_set", "legacy_wrapper"]
-
 
 def legacy_message(
     magic: int,
@@ -39,13 +37,10 @@ def legacy_message(
     ----------
     magic : int
         0 or 1; another value is written with the layout of format 1.
-    offset : int
     key, value : bytes or None
         The value is not compressed here: see `legacy_wrapper`.
-    timestamp_ms : int
     codec : str
         Only sets the attribute bits.
-    log_append_time : bool
     attributes, size, crc : int, optional
         Written instead of the true ones.
     """
@@ -74,7 +69,6 @@ def legacy_wrapper(
 
     Parameters
     ----------
-    magic : int
     inner : bytes
         Messages one after another; their offsets are absolute in format 0, relative in format 1.
     offset : int
@@ -83,9 +77,6 @@ def legacy_wrapper(
         One of `CODECS`. Brokers before 0.10 wrote ``lz4-legacy-checksum`` in format 0.
     timestamp_ms : int
         Of format 1: the largest one inside, or the broker's with `log_append_time`.
-    log_append_time : bool
-    key : bytes, optional
-    crc : int, optional
     """
     return legacy_message(
         magic,
@@ -117,7 +108,6 @@ def legacy_message_set(
         Headers cannot be held and are refused.
     base_offset : int
         Offset of the first record; `offset_delta` of each counts from here.
-    codec : str
     log_append_time_ms : int, optional
         Stamps the wrapper (or each message) with the broker's time; format 1 only.
     """

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-__all__ = ["LogRow", "PartitionModel"]
-
 CREATE_TIME = 0
 LOG_APPEND_TIME = 1
 NO_TIMESTAMP_TYPE = -1

@@ -13,8 +13,6 @@ from spark_segmentlog.testing.batches import (
 )
 from spark_segmentlog.testing.side_files import AbortedTransactionSpec, ProducerStateSpec
 
-__all__ = ["ProducerStates"]
-
 
 @dataclass(slots=True)
 class ProducerStates:

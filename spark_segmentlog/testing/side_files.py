@@ -10,18 +10,6 @@ import crc32c
 
 from spark_segmentlog.testing.batches import BatchSummary, summarize_batch
 
-__all__ = [
-    "INDEX_INTERVAL_BYTES",
-    "AbortedTransactionSpec",
-    "PlacedBatch",
-    "ProducerStateSpec",
-    "offset_index_bytes",
-    "place_batches",
-    "producer_snapshot_bytes",
-    "time_index_bytes",
-    "transaction_index_bytes",
-]
-
 INDEX_INTERVAL_BYTES = 4096
 
 _OFFSET_INDEX_ENTRY = struct.Struct(">ii")

@@ -29,16 +29,6 @@ from spark_segmentlog.testing.model import (
     PartitionModel,
 )
 
-__all__ = [
-    "GeneratedLog",
-    "V2_CODECS",
-    "headers",
-    "nullable_binary",
-    "partition_logs",
-    "record_specs",
-    "timestamps_ms",
-]
-
 V2_CODECS = ("none", "gzip", "snappy", "snappy-raw", "lz4", "zstd", "zstd-frames")
 _LEGACY_CODECS = {
     0: ("none", "gzip", "snappy", "lz4-legacy-checksum"),
@@ -124,8 +114,6 @@ def partition_logs(
         Whether three producers write transactions.
     gaps : bool
         Whether offsets are missing and batches empty, as compaction leaves them.
-    codecs : sequence of str
-        For format 2.
     """
     log = GeneratedLog()
     steps = draw(st.integers(0, max_batches))

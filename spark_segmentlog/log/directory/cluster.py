@@ -49,8 +49,6 @@ class Cluster:
 
     Attributes
     ----------
-    node_id : int
-        Of the broker that has these directories.
     topics : mapping of topic to ClusterTopic, or None
         None where the metadata log is not to be found.
     broker_settings : mapping of str to str

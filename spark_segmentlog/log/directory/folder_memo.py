@@ -70,7 +70,6 @@ class RememberingReader(FolderReader):
 
     Parameters
     ----------
-    memo : FolderMemo
     log_directories : collection of str
         Those that are known for log directories, whatever they hold now.
     is_patient : bool

@@ -79,11 +79,6 @@ class Journal:
         Of the log directory when the commit began.
     participants : tuple of Participant
         All directories of the commit, this one too; the first one decides.
-    clean_shutdown_mark : bytes or None
-    staged_paths : tuple of str
-        Files of this directory.
-    partitions : tuple of PartitionPlan
-        Those of this directory.
     """
 
     log_directory: str

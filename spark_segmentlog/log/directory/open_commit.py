@@ -108,8 +108,6 @@ def read_journals(log_directory: str, beside: Iterable[str] = ()) -> tuple[Journ
 
     Parameters
     ----------
-    log_directory : str
-        A real path.
     beside : iterable of str
         Directories among which the deciding one is looked for first.
 

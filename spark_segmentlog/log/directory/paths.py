@@ -130,8 +130,6 @@ class PathResolver:
         Without a file system, the local disk or what a path's scheme says.
     include_deleted : bool
         Whether ``-delete`` and ``-stray`` directories count.
-    reader : FolderReader
-        How folders are read.
     finder : PlaceFinder, optional
         Asked where a path is no log directory.
 

@@ -30,8 +30,6 @@ class IndexFile(Closing):
     ----------
     file : LogFile or None
         None where the file is missing: every lookup then finds nothing.
-    base_offset : int
-        That of the segment.
     """
 
     entry: ClassVar[np.dtype[np.void]]

@@ -68,13 +68,7 @@ def format_transaction_index(transactions: Sequence[AbortedTransaction]) -> byte
 
 
 class AbortedTransactions:
-    """A set of aborted transactions, asked for many record batches at once.
-
-    Parameters
-    ----------
-    transactions : iterable of AbortedTransaction
-        In any order.
-    """
+    """A set of aborted transactions, asked for many record batches at once."""
 
     __slots__ = ("_first_offsets", "_keys", "_last_offsets", "_producer_ids", "transactions")
 

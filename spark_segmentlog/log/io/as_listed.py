@@ -22,7 +22,6 @@ class StorageAsListed(OpeningStorage):
 
     Parameters
     ----------
-    storage : FarStorage
     folders : dict of str to dict of str to int or None, optional
         Sizes of files, None for folders, by folder and name.
     asked : frozenset of str, optional

@@ -136,7 +136,6 @@ def locked(
 
     Parameters
     ----------
-    log_directories : sequence of str
     timeout_ms : int
         How long to wait, in all, for other writers of this library; a broker is not waited for.
 

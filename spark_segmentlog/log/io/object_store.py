@@ -21,14 +21,7 @@ _CAUSE: Final = "\n"
 
 @dataclass(frozen=True, slots=True)
 class ObjectStorage(FarStorage):
-    """One bucket.
-
-    Parameters
-    ----------
-    store : obstore store
-    bucket : str
-        The first part of each path.
-    """
+    """One bucket."""
 
     store: Any
     bucket: str

@@ -207,12 +207,7 @@ class _LocalFile(Closing):
 
 
 def _open_for_reading(path: str) -> int:
-    """Open a file; what is none, such as a pipe that nobody writes to, must not hold a reader up.
-
-    Raises
-    ------
-    NotAFileError
-    """
+    """Open a file; what is none, such as a pipe that nobody writes to, must hold nobody up."""
     with permission_checked(path):
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

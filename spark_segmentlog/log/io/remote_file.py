@@ -44,9 +44,6 @@ class RemoteFile(Closing):
 
     Parameters
     ----------
-    path : str
-        For messages.
-    source : RangeSource
     size : int, optional
         Of the file, where a listing has told; else it is asked for when it is needed.
     reads_blocks : bool

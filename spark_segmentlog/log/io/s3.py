@@ -29,12 +29,7 @@ _ENDPOINT_VARIABLES: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 
 
 def open_bucket(uri: str, options: StorageOptions) -> tuple[ObjectStorage | Any, str]:
-    """Find the bucket of a URI, and the path with the bucket's name in front.
-
-    Returns
-    -------
-    tuple of (ObjectStorage or pyarrow.fs.S3FileSystem, str)
-    """
+    """Find the bucket of a URI, and the path with the bucket's name in front."""
     parts = urlsplit(uri)
     query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
     bucket = parts.netloc.rpartition("@")[2]

@@ -52,13 +52,9 @@ class ListedLog:
 
     Parameters
     ----------
-    topic_partition : TopicPartition
-    directory : str
     state : LogDirectoryState
         Of the log directory that it lies in. It tells nothing of a directory beside the log
         (``-delete``, ``-future``, ``-stray``), nor of ``.deleted`` files.
-    listing : PartitionListing
-        Its files.
     named : mapping of int to str, optional
         Base offsets of the segments that were asked for, and the suffixes of their files' names;
         by default all are.

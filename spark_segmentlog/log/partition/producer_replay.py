@@ -31,7 +31,6 @@ class ProducerReplay:
 
     Parameters
     ----------
-    log : PartitionLog
     skip_corrupt : bool
         Whether bad bytes are stepped over, as if they had been cut out; else they are an error.
     """

@@ -29,14 +29,10 @@ class SegmentPursuit:
 
     Parameters
     ----------
-    segments : sequence of Segment
-        Neighbours, at least one.
     end_offset : int
         Exclusive.
     on_lost : callable
         Takes the offsets [start, end) that are gone; may raise.
-    partition_log : ListedLog, optional
-        The partition, if it is at hand.
     skip_corrupt, check_crcs : bool
         How the partition's end, and what is asked of it else, is read.
     """
@@ -196,7 +192,6 @@ class SegmentPursuit:
 
         Parameters
         ----------
-        start_offset : int
         visit : callable
             Takes a segment and the offset from which on it is wanted; gives what there is, each
             with the offset after it.

@@ -40,8 +40,6 @@ def scan_segments(
     segments : sequence of Segment
         Neighbours that hold the offsets; their partition is listed again only if one is gone, or
         to know what was aborted.
-    partition_log : ListedLog, optional
-        The partition, if it is at hand.
     finds_stable_offset : bool
         Whether rows of transactions that are open at the end of `partition_log`, and those after
         them, are yet to be left out; only for all segments that hold the offsets.

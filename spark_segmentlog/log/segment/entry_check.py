@@ -53,9 +53,6 @@ def has_good_checksum(
 
     Parameters
     ----------
-    file : LogFile
-    position, size_bytes : int
-        Where it starts, and its length with its header.
     buffer : ndarray of uint8, optional
         Memory to read into, which is overwritten.
     """

@@ -140,8 +140,6 @@ def must_roll(
 
     Parameters
     ----------
-    segment_end : SegmentEnd
-    config : SegmentConfig
     size_bytes, last_offset, largest_timestamp : int
         Of what is about to be appended.
     now_ms : int

@@ -41,7 +41,6 @@ def load_leader_epochs(
         All of the log.
     end_position : int
         Where the valid bytes of the last segment end.
-    log_end_offset : int
 
     Returns
     -------

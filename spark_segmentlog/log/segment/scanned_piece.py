@@ -22,8 +22,6 @@ class ScannedPiece:
 
     Attributes
     ----------
-    decode : callable
-        Gives the rows.
     held : ExitStack, optional
         Memory and file of a piece that may be decoded apart from the scan, in any thread; to be
         closed after that, or where nobody decodes it. Without it the rows must be used up before

@@ -53,14 +53,10 @@ class ScanOptions:
 
     Attributes
     ----------
-    columns : tuple of str
-        Those of the row schema to decode, in this order.
     record_filter : RecordFilter
         Offsets (end exclusive) and timestamps (both inclusive), exact for each record.
     isolation_level : str
         ``read_uncommitted`` or ``read_committed``.
-    check_crcs : bool
-        Whether checksums are compared.
     skip_corrupt : bool
         False: bad bytes are an error. True: they are stepped over and reported.
     fail_on_data_loss : bool

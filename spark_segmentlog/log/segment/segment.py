@@ -51,10 +51,6 @@ class Segment:
 
     Attributes
     ----------
-    directory : str
-        The partition directory.
-    base_offset : int
-        That of its name.
     end_offset_bound : int or None
         Base offset of the next segment; None for the last, which a broker may be writing.
     is_index_trusted : bool

@@ -65,16 +65,12 @@ class HeaderWalk:
 
     Parameters
     ----------
-    segment : Segment
     file : LogFile
         Its `.log`, open for as long as the walk goes on.
-    options : WalkOptions
     position : int
         Start of a batch.
     next_offset : int
         Offset after all that stands before `position`, where that is known.
-    buffer : ReadBuffer, optional
-        Memory to use again.
 
     Attributes
     ----------

@@ -235,12 +235,7 @@ def _folder(root: str, partition: TopicIdPartition) -> str:
 
 
 def _parse_custom(data: bytes | None) -> tuple[str | None, str | None]:
-    """Read the prefix and the key that custom metadata name; None each where they do not.
-
-    Raises
-    ------
-    RemoteStorageError
-    """
+    """Read the prefix and the key that custom metadata name; None each where they do not."""
     if not data:
         return None, None
     try:

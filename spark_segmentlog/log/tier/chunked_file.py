@@ -34,9 +34,6 @@ class ChunkedFile(Closing):
     ----------
     stored : LogFile
         The chunks, one after the other.
-    manifest : SegmentManifest
-    decrypt : callable or None
-        For chunks that are encrypted.
     """
 
     def __init__(self, stored: LogFile, manifest: SegmentManifest, decrypt: Decrypt | None) -> None:

@@ -32,11 +32,6 @@ class DecryptionError(ValueError):
 def open_cipher(encryption: Encryption, keys: Keys, path: str) -> Decrypt:
     """Make what decrypts the chunks and indexes of a segment.
 
-    Parameters
-    ----------
-    path : str
-        The manifest, for the error's text.
-
     Raises
     ------
     RemoteStorageError

@@ -61,21 +61,15 @@ class RemoteLog:
 
     Parameters
     ----------
-    source : RemoteSource
-    partition : TopicIdPartition
     lineage : sequence of LeaderEpoch
         Of the local log; empty where there is none.
     log_start_offset : int
         As far as the local log tells.
-    known : RemotePiece, optional
-        The piece that a task reads; all others are looked up only when they are asked for.
     gone : set of str, optional
         Ids of segments that were not where they should be.
 
     Attributes
     ----------
-    known : RemotePiece or None
-        See above, until the stores are listed.
     objects : SegmentObjects
         Reads what the pieces consist of.
     """

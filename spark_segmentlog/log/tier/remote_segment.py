@@ -97,7 +97,6 @@ class RemoteSegment:
         The end is exclusive.
     max_timestamp_ms : int or None
         Of its records.
-    has_transaction_index : bool or None
     detail : object
         What its layout opens it by, where that was read.
     """

@@ -16,8 +16,6 @@ class RemoteSource:
 
     Parameters
     ----------
-    stores : sequence of RemoteStore
-    keys : Keys
     log_directories : sequence of (Storage, str)
         In which ``__remote_log_metadata`` may lie.
 

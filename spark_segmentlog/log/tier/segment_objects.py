@@ -37,8 +37,6 @@ class SegmentObjects:
 
     Parameters
     ----------
-    source : RemoteSource
-    partition : TopicIdPartition
     gone : set of str
         Gets the ids of segments that are in none of the stores.
     """

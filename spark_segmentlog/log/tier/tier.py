@@ -28,7 +28,6 @@ class Tier:
 
     Parameters
     ----------
-    options : RemoteOptions
     filesystem : pyarrow or fsspec file system, optional
         Where the stores are; by default the local disk, or what their scheme says.
     """

@@ -33,7 +33,6 @@ class TieredStorage(OpeningStorage):
         The partition directory, or the folder in the store where there is no local one.
     local : Storage or None
         Where the local files are; None without.
-    remote : RemoteLog
 
     Attributes
     ----------

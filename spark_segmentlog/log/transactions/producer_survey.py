@@ -46,12 +46,8 @@ class ProducerSurvey:
 
     Attributes
     ----------
-    producers : ProducerTracker
-        As it is at the log's end.
     aborted : list of AbortedTransaction
         In the order of their markers; those of which data is still there.
-    segments : list of SegmentMeasures
-        In the order of the log.
     """
 
     producers: ProducerTracker = field(default_factory=ProducerTracker)

@@ -148,11 +148,6 @@ class ProducerTracker:
     uncommitted_only : bool
         Whether only transactions are told that were aborted; what an ended one says of others, its
         `last_stable_offset`, is not known then. Only with `transactions_only`.
-
-    Attributes
-    ----------
-    next_offset : int
-        After the last batch taken.
     """
 
     def __init__(
@@ -253,9 +248,6 @@ class ProducerTracker:
 
         Parameters
         ----------
-        piece : Piece
-        source : str
-            The file, for errors.
         from_offset : int
             Batches that begin below it are left out.
 

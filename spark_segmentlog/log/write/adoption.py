@@ -58,13 +58,6 @@ class AdoptionPoint:
 def check_adoption(topic: str, log_directories: Sequence[str]) -> Iterator[AdoptionPoint]:
     """Compare log directories with what a broker needs to serve rows that are written to a topic.
 
-    Parameters
-    ----------
-    topic : str
-        That the rows are for.
-    log_directories : sequence of str
-        All of one stopped broker.
-
     Yields
     ------
     AdoptionPoint

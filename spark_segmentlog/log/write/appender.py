@@ -54,15 +54,7 @@ class FlushConfig:
 
 
 class PartitionAppender:
-    """The writing end of one partition; the caller holds the lock of its log directory.
-
-    Parameters
-    ----------
-    append_state : AppendState
-        From `read_append_state`.
-    config : SegmentConfig
-    flush_config : FlushConfig
-    """
+    """The writing end of one partition; the caller holds the lock of its log directory."""
 
     def __init__(
         self, append_state: AppendState, config: SegmentConfig, flush_config: FlushConfig

@@ -56,10 +56,6 @@ class DirectoryContents:
         Whether a broker has said that it was shut down cleanly: then all checkpoints are its last.
     checkpoints : mapping of str to str or None
         Texts of the offset checkpoints by their names; None for one that is missing.
-    folders, files : sequence of str
-        Names.
-    partitions : frozenset of TopicPartition
-        Of the folders.
     """
 
     path: str

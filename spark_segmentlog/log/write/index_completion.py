@@ -44,23 +44,12 @@ def complete_indexes(
 
     Parameters
     ----------
-    topic_partition : TopicPartition
-    directory : str
-        The partition directory.
     indexed : SegmentEnd
         The segment up to where its indexes hold; an empty one makes them again.
-    bytes_after : int
-        End of the log's valid bytes.
-    index_interval_bytes : int
     durable : bool
         Whether to sync the indexes: only where somebody will trust them.
     batches : BatchExtents, optional
         What lies between `indexed` and the end, where it is known; else the log is walked.
-
-    Returns
-    -------
-    SegmentEnd
-        The segment at its end.
     """
     if batches is None:
         batches = _walk(topic_partition, directory, indexed, bytes_after)

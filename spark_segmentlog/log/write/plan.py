@@ -73,11 +73,8 @@ def plan_partition(
 
     Parameters
     ----------
-    append_state : AppendState
-        Its state before.
     extents : sequence of StagedSpan
         In the order of their rows; may be empty.
-    config : SegmentConfig
     exists : bool
         False for a partition that the commit makes.
     overwrite : bool

@@ -48,8 +48,6 @@ class CommitRequest:
 
     Attributes
     ----------
-    layout : TargetLayout
-        As it was when the write was planned.
     staged : tuple of StagedWrite
         One a task.
     write_ids : tuple of str

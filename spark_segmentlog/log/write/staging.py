@@ -59,13 +59,8 @@ class StagingWriter:
 
     Parameters
     ----------
-    write_id : str
-        From `new_write_id`.
     task_id, attempt_id : int
         Unique together within the write.
-    config : SegmentConfig
-        Of the topics written.
-    encoder : RecordBatchEncoder
     buffer_bytes : int
         Rows are held up to this size, then encoded, so that each partition gets large batches.
     """

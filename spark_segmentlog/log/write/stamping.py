@@ -87,12 +87,6 @@ def stamp_offsets(
 ) -> list[BatchExtents]:
     """Write final base offsets and leader epochs into a staged file, and sync it.
 
-    Parameters
-    ----------
-    inspected : InspectedFile
-    base_offsets, leader_epochs : sequence of int
-        One for each extent.
-
     Returns
     -------
     list of BatchExtents

@@ -58,7 +58,6 @@ class TargetLayout:
     ----------
     log_directories : tuple of str
         Real paths, sorted.
-    partitions : mapping of topic to mapping of partition to index in `log_directories`
     partition_counts : tuple of int
         Partition directories in each log directory.
     new_partition_count : int

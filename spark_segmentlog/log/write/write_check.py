@@ -35,10 +35,8 @@ def check_write(
 
     Parameters
     ----------
-    layout : TargetLayout
     topic_partitions : iterable of TopicPartition
         Those that have no directory yet are left out.
-    states : mapping of log directory to LogDirectoryState
     with_segments : bool
         Whether closed segments above the recovery point are read: those that no writer of this
         library has read or synced yet.

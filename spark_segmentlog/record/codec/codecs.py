@@ -149,12 +149,6 @@ def decompress_into(number: int, block: memoryview, output: memoryview, *, magic
 
     Parameters
     ----------
-    number : int
-        The codec's.
-    block : memoryview
-        Compressed bytes.
-    output : memoryview
-        Writable bytes.
     magic : int
         Format of the batch or message that holds the block.
 
@@ -197,8 +191,6 @@ def block_writer(number: int, level: int | None = None) -> BlockWriter:
 
     Parameters
     ----------
-    number : int
-        The codec's.
     level : int, optional
         Kafka's default of that codec where not given.
 

@@ -33,11 +33,6 @@ class DecompressionBuffer:
     """Memory that ordinary blocks are decompressed into, one after the other, group by group.
 
     What does not fit alone is for `block_window`.
-
-    Parameters
-    ----------
-    max_bytes : int
-        No block may grow beyond this.
     """
 
     BYTES = WHOLE_BLOCK_BYTES

@@ -60,10 +60,6 @@ def rebuild_batch(
 
     Parameters
     ----------
-    header : RecordBatchHeader
-        That of the batch.
-    records : BatchRecords
-        Hold its records.
     rows : int64 array
         Those that stay, ascending; at least one.
     delete_horizon_ms : int or None
@@ -112,9 +108,6 @@ def convert_messages(
 
     Parameters
     ----------
-    buffer : uint8 array
-    position : int
-        Where the message or wrapper begins in it.
     offsets : int64 array
         Of the messages that stay, ascending and no further apart than a batch can say; at least
         one.

@@ -125,8 +125,6 @@ def split_batches(
     ----------
     buffer : uint8 array
         Holds the batches; its first byte lies at `file_position` in the file.
-    table : HeaderTable
-        Their headers, checksums already compared.
     rows : int64 array
         Which of them, ascending.
     source : str

@@ -158,8 +158,6 @@ def parse_record_batch_header(
         Holds at least the header.
     position : int
         Index of the batch in `buffer`.
-    source : str
-        File, for error messages.
     file_position : int
         Position in the file of the first byte of `buffer`.
 

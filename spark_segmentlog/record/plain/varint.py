@@ -29,10 +29,6 @@ def read_varint(buffer: ByteSource, position: int, limit: int) -> tuple[int, int
 
     Parameters
     ----------
-    buffer : bytes-like
-        Indexable by byte.
-    position : int
-        Index of its first byte.
     limit : int
         Index that it may not reach (exclusive), at most the length of `buffer`.
 

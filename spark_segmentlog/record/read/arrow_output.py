@@ -77,7 +77,6 @@ class ArrowOutput:
     ----------
     columns : sequence of str
         Names of `COLUMNS`, in the order of the schema.
-    topic : str
     partition : int
         Constants of every row.
     max_rows, max_bytes : int

@@ -20,13 +20,7 @@ _NO_SPANS: Int64s = np.empty((0, 2), np.int64)
 
 
 class BatchGroups:
-    """Decompresses batches of format 2 some at a time, into memory that is used again.
-
-    Parameters
-    ----------
-    buffer : DecompressionBuffer
-        Holds the records of one group.
-    """
+    """Decompresses batches of format 2 some at a time, into memory that is used again."""
 
     def __init__(self, buffer: DecompressionBuffer) -> None:
         self._buffer = buffer

@@ -56,13 +56,8 @@ class RecordDecoder:
     columns : sequence of str
         Any of key, value, topic, partition, offset, timestamp, timestampType and headers, in any
         order; nothing else is decoded. It may be empty: then batches only have a number of rows.
-    topic : str
     partition : int
         Constants of every row.
-    source : str
-        Names the file in errors.
-    record_filter : RecordFilter
-        Applied to every record.
     check_crcs : bool
         Whether checksums are compared, those of messages in wrappers included.
     validate_first : bool
@@ -140,8 +135,6 @@ class RecordDecoder:
         ----------
         buffer : ndarray of uint8
             Holds the entries; it may be used for other bytes when the iterator is exhausted.
-        table : HeaderTable
-            Of these bytes.
         selected : ndarray, optional
             Mask or numbers of rows; all of them where not given. Control batches are never rows.
         file_position : int

@@ -206,8 +206,6 @@ def scan_headers(
 
     Parameters
     ----------
-    buffer : ndarray of uint8
-        Piece of a file.
     start, end : int
         Indexes in `buffer`, `start` being where an entry starts.
     file_position : int
@@ -277,8 +275,6 @@ def find_covering_entries(
 
     Parameters
     ----------
-    buffer : ndarray of uint8
-        Piece of a file, with at least `HEADER_SIZE_UP_TO_MAGIC` bytes from index `at` on.
     at : int
         Index of the byte.
     left : int

@@ -67,8 +67,6 @@ class OpenWrapper:
     ----------
     header : ndarray of int64
         The wrapper's row of its header table.
-    window : BlockWindow
-        On its messages.
 
     Attributes
     ----------

@@ -51,7 +51,6 @@ class EncodedBatches:
         Last ones are inclusive.
     max_timestamps : numpy.ndarray of int64
         Largest record timestamp, ms.
-    record_counts : numpy.ndarray of int64
     groups : numpy.ndarray of int64
         Group of rows that the batch holds; all 0 where there is one.
     """
@@ -85,8 +84,6 @@ class RecordBatchEncoder:
 
     Parameters
     ----------
-    compression : str
-        none, gzip, snappy, lz4 or zstd.
     level : int, optional
         Kafka's default for that codec where not given.
     batch_size_bytes : int
@@ -320,10 +317,6 @@ def assign_offsets(
         Writable; holds the first 16 bytes of each batch.
     positions : numpy.ndarray of int64
         Where the batches start in it.
-    base_offset : int
-        Added to every batch's base offset.
-    leader_epoch : int
-        Becomes every batch's partition leader epoch.
     """
     encode_kernels.patch_offsets(buffer, own_int64s(positions), base_offset, leader_epoch)
 

@@ -23,7 +23,6 @@ class NullKeyBalance:
 
     Parameters
     ----------
-    partition_count : int
     start : int
         Partition that gets the first row, modulo the count: tasks that each have few rows start at
         different ones, or all of them would fill the first partition.
@@ -62,14 +61,8 @@ def assign_partitions(
         Text or bytes; None where the frame has no such column.
     explicit : pyarrow.Array or None
         Integers; null where the row names no partition.
-    partition_count : int
-        Partitions of the topic.
     balance : NullKeyBalance
         Kept by the caller from call to call.
-    row_count : int
-        Length of the columns.
-    first_row : int
-        Number of the first row in messages.
     named_limit : int, optional
         Below it a row may name a partition; those that the topic has where not given.
 
