@@ -43,7 +43,8 @@ def plan_whole_ranges(options: ReadOptions) -> list[Split]:
     if options.view is View.SEGMENTS:
         return _splits_of_listings(read, EVERYTHING)
     splits = _splits_of_ranges(read.ranges, read.logs, EVERYTHING)
-    return _with_logs(splits, read.logs) if finds_stable_offset else splits
+    looks_at_all = finds_stable_offset or options.view is View.TRANSACTIONS
+    return _with_logs(splits, read.logs) if looks_at_all else splits
 
 
 def _with_logs(splits: list[Split], logs: Mapping[TopicPartition, PartitionLog]) -> list[Split]:

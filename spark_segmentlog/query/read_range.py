@@ -10,6 +10,8 @@ import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
+from spark_segmentlog.log.io.as_listed import waiting_threads
+from spark_segmentlog.log.io.threads import in_parallel
 from spark_segmentlog.log.names import OffsetRange, TopicPartition
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.partition.partition_log import PartitionLog
@@ -99,13 +101,16 @@ def resolve_read(
         ]
     )
     logs = {topic_partition: manager.partition_log(topic_partition) for topic_partition in wanted}
-    ranges = []
-    for topic_partition, log in logs.items():
+
+    def resolve(log: PartitionLog) -> OffsetRange:
         log_bounds = LogBounds(log, options, finds_stable_offset=finds_stable_offset)
-        found = _resolve_range(topic_partition, log_bounds, options, bounds)
+        found = _resolve_range(log.topic_partition, log_bounds, options, bounds)
         _check_segments(log, log_bounds, found, options)
         _check_log_end(log, log_bounds, found.end_offset, options)
-        ranges.append(found)
+        return found
+
+    threads = max((waiting_threads(log.storage) for log in logs.values()), default=1)
+    ranges = in_parallel(resolve, [*logs.values()], threads)
     if options.view is not View.SEGMENTS:
         ranges = [found for found in ranges if found.start_offset < found.end_offset]
     return ResolvedRead(tuple(ranges), logs)

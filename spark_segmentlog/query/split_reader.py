@@ -32,7 +32,7 @@ class Slice:
     """Offsets [start, end) of one partition, and the neighbouring segments that hold them.
 
     `read_range` is that of the whole read, where it is cut into slices. `log` is the partition, for
-    a reader in this process that is yet to find its last stable offset.
+    a reader in this process that looks at all of it.
     """
 
     segments: tuple[Segment, ...]

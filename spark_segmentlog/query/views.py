@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 import pyarrow as pa
 
+from spark_segmentlog.log.io.as_listed import waiting_threads
+from spark_segmentlog.log.io.threads import in_parallel
 from spark_segmentlog.log.names import OffsetRange
 from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.log.partition.pursuit import SegmentPursuit
@@ -55,7 +59,7 @@ def _report_lost(request: ReadRequest, lost: OffsetRange) -> None:
     _log.warning("%s", loss)
 
 
-def _pursuit(part: Slice, request: ReadRequest) -> SegmentPursuit:
+def _pursuit(part: Slice, request: ReadRequest, *, reads_logs: bool = True) -> SegmentPursuit:
     topic_partition = part.segments[0].topic_partition
     # The last segment may be an empty one, that starts at the end.
     end_offset = max(part.end_offset, part.segments[-1].base_offset + 1)
@@ -64,6 +68,7 @@ def _pursuit(part: Slice, request: ReadRequest) -> SegmentPursuit:
         end_offset,
         lambda start, end: _report_lost(request, OffsetRange(topic_partition, start, end)),
         skip_corrupt=_skips_corrupt(request),
+        opens_ahead=reads_logs,
     )
 
 
@@ -92,22 +97,23 @@ def _read_batches(part: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch]
 
 def _read_segments(part: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch]:
     """Read all rows of a partition before the first is given: they are of one listing."""
-    pursuit = _pursuit(part, request)
+    pursuit = _pursuit(part, request, reads_logs=False)
+    at_once = waiting_threads(part.segments[0].storage)
     rows: list[dict[str, Any]] = []
-    while (segment := pursuit.next()) is not None:
+    while some := [*islice(iter(pursuit.next, None), at_once)]:
         try:
-            rows.append(_segment_row(segment, part.end_offset))
+            rows += in_parallel(partial(_segment_row, part.end_offset), some, at_once)
         except FileNotFoundError:
             is_gone = True
         else:
-            is_gone = pursuit.held_less(segment.base_offset, part.end_offset)
+            is_gone = pursuit.held_less(some[-1].base_offset, part.end_offset)
         if is_gone:
             rows.clear()
             pursuit.look_again(part.start_offset)
     yield pa.RecordBatch.from_pylist(rows, schema_of(View.SEGMENTS))
 
 
-def _segment_row(segment: Segment, end_offset: int) -> dict[str, Any]:
+def _segment_row(end_offset: int, segment: Segment) -> dict[str, Any]:
     with segment.offset_index() as offset_index, segment.time_index() as time_index:
         return make_row(View.SEGMENTS, SegmentRow(segment, offset_index, time_index, end_offset))
 
@@ -115,7 +121,7 @@ def _segment_row(segment: Segment, end_offset: int) -> dict[str, Any]:
 def _read_transactions(part: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch]:
     first = part.segments[0]
     try:
-        log = PartitionLog.open(
+        log = part.log or PartitionLog.open(
             first.directory, storage=first.storage, topic_partition=first.topic_partition
         )
         log.skip_corrupt = _skips_corrupt(request)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import struct
+import threading
 import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,6 +104,43 @@ class ObjectStore(FileSystemHandler):  # type: ignore[misc]
 
     def __eq__(self, other: object) -> bool:
         return self is other
+
+
+@dataclass
+class TogetherStore(ObjectStore):
+    """A store some of whose requests are answered when all of these are under way at once."""
+
+    _meetings: list[_Meeting] = field(default_factory=list)
+
+    def await_together(self, paths: Iterable[str], *, among: str = "get") -> None:
+        """Have the first request for each of some paths wait for those for the others.
+
+        `among` is the kind of the requests: ``get`` or ``list``.
+        """
+        waiting = set(paths)
+        barrier = threading.Barrier(len(waiting), timeout=60)
+        self._meetings.append(_Meeting(among, waiting, barrier))
+
+    def read(self, path: str, position: int, length: int | None) -> bytes:
+        self._await_others(path, "get")
+        return super().read(path, position, length)
+
+    def get_file_info_selector(self, selector: FileSelector) -> list[FileInfo]:
+        self._await_others(selector.base_dir, "list")
+        return super().get_file_info_selector(selector)
+
+    def _await_others(self, path: str, kind: str) -> None:
+        for meeting in self._meetings:
+            if meeting.kind == kind and path in meeting.waiting:
+                meeting.waiting.discard(path)
+                meeting.barrier.wait()
+
+
+@dataclass
+class _Meeting:
+    kind: str
+    waiting: set[str]
+    barrier: threading.Barrier
 
 
 class _FsspecObjects(AbstractFileSystem):  # type: ignore[misc]

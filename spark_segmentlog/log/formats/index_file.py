@@ -7,7 +7,6 @@ a file of 10 MiB that is zeros but for its start is never read whole.
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import ClassVar, Final
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy.typing as npt
 
 from spark_segmentlog.log.io.closing import Closing
 from spark_segmentlog.log.io.reading import LogFile, is_zero_from
+from spark_segmentlog.log.io.threads import FoundOnce
 
 WARM_BYTES: Final = 8192
 WHOLE_CHECK_BYTES: Final = 65536
@@ -43,7 +43,7 @@ class IndexFile(Closing):
         if self._file is not None:
             self._file.close()
 
-    @cached_property
+    @FoundOnce
     def entries_count(self) -> int:
         """Entries before the zeros of preallocation; part of an entry at the end is none."""
         if self._file is None:
@@ -95,7 +95,7 @@ class IndexFile(Closing):
     def _warm_slots(self) -> int:
         return WARM_BYTES // self.entry.itemsize
 
-    @cached_property
+    @FoundOnce
     def _warm_entries(self) -> npt.NDArray[np.void]:
         warm = min(self.entries_count, self._warm_slots)
         return self._read(self.entries_count - warm, warm)

@@ -1,4 +1,4 @@
-"""A far storage as of its listings: what one has told is asked for no more."""
+"""A far storage as of its listings: what one has told, or was read, is asked for no more."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from functools import cache
 from typing import Any, Final
 
 from spark_segmentlog.log.io.far_storage import Child, FarStorage
-from spark_segmentlog.log.io.reading import LogFile, OpeningStorage, Storage, not_there
-from spark_segmentlog.log.io.remote_file import RemoteFile
+from spark_segmentlog.log.io.kept_files import KeptFiles
+from spark_segmentlog.log.io.reading import LOCAL, LogFile, OpeningStorage, Storage, not_there
+from spark_segmentlog.log.io.remote_file import PEEK_BYTES, RemoteFile
+from spark_segmentlog.log.io.threads import FAR_THREADS
 
-_OPENING_THREADS: Final = 16
 _UNKNOWN: Final = -1
 
 
 class StorageAsListed(OpeningStorage):
     """A far storage whose folders are listed once for what is asked of their files.
 
-    The names of a folder are listed again each time but the first.
+    The names of a folder are listed again each time but the first. Small files are read once from
+    one listing to the next.
 
     Parameters
     ----------
@@ -26,6 +28,8 @@ class StorageAsListed(OpeningStorage):
         Sizes of files, None for folders, by folder and name.
     asked : frozenset of str, optional
         Names of all that `folders` tells of, those included that are not there; None for all names.
+    kept : KeptFiles, optional
+        Small files that were read, by another one that knows the same listings too.
     """
 
     def __init__(
@@ -33,8 +37,10 @@ class StorageAsListed(OpeningStorage):
         storage: FarStorage,
         folders: Mapping[str, Mapping[str, int | None]] | None = None,
         asked: frozenset[str] | None = None,
+        kept: KeptFiles | None = None,
     ) -> None:
         self.storage = storage
+        self._kept = KeptFiles() if kept is None else kept
         self._folders = dict(folders or {})
         self._asked = asked
         self._signatures: dict[str, Hashable] = {}
@@ -44,7 +50,7 @@ class StorageAsListed(OpeningStorage):
     def __reduce__(self) -> tuple[Any, ...]:
         # A whole listing is too much to send to each task.
         folders = None if self._asked is None else self._folders
-        return StorageAsListed, (self.storage, folders, self._asked)
+        return StorageAsListed, (self.storage, folders, self._asked, self._kept)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, StorageAsListed) and other.storage == self.storage
@@ -59,7 +65,7 @@ class StorageAsListed(OpeningStorage):
         if sizes is None or not (self._asked is None or asked <= self._asked):
             return StorageAsListed(self.storage)
         known = {name: sizes[name] for name in asked if name in sizes}
-        return StorageAsListed(self.storage, {_folder(folder): known}, asked)
+        return StorageAsListed(self.storage, {_folder(folder): known}, asked, self._kept)
 
     def signature(self, path: str) -> Hashable | None:
         """Give what is another one wherever the names or the files in a folder are others.
@@ -89,7 +95,11 @@ class StorageAsListed(OpeningStorage):
         known = self._known(path)
         if known is not None and known[1] is None:
             raise not_there(path)
-        size = known[1] if known is not None and known[1] != _UNKNOWN else size
+        listed = None if known is None or known[1] == _UNKNOWN else known[1]
+        if listed is not None and listed <= PEEK_BYTES:
+            source = self._kept.source(path, listed, lambda: self.storage.ranges(path))
+            return RemoteFile(path, source, size=listed, reads_blocks=reads_blocks)
+        size = size if listed is None else listed
         return self.storage.open_input(path, reads_blocks=reads_blocks, size=size)
 
     def read_file(self, path: str) -> bytes | None:
@@ -166,6 +176,7 @@ class StorageAsListed(OpeningStorage):
         folder = _folder(path)
         if folder not in self._folders:
             children = self.storage.children(path)
+            self._kept.forget(folder)
             self._folders[folder] = {child.name: _size_of(child) for child in children}
             is_told = all(child.is_directory or child.version for child in children)
             self._signatures[folder] = frozenset(children) if is_told else None
@@ -199,6 +210,11 @@ def _size_of(child: Child) -> int | None:
     return _UNKNOWN if child.size is None else child.size
 
 
+def waiting_threads(storage: Storage) -> int:
+    """Say how many threads have work where each of them waits for the storage."""
+    return 1 if storage == LOCAL else FAR_THREADS
+
+
 def as_listed(storage: Storage) -> Storage:
     """Have a far storage list a folder once; others are as they are."""
     return StorageAsListed(storage) if isinstance(storage, FarStorage) else storage
@@ -210,4 +226,4 @@ def _folder(path: str) -> str:
 
 @cache
 def _opening_pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_OPENING_THREADS, thread_name_prefix="segmentlog-opening")
+    return ThreadPoolExecutor(FAR_THREADS, thread_name_prefix="segmentlog-opening")

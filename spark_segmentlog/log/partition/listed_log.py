@@ -12,7 +12,6 @@ from __future__ import annotations
 import bisect
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import Final, Self, TypeVar
 
 import numpy as np
@@ -28,6 +27,7 @@ from spark_segmentlog.log.formats.producer_snapshot import ProducerState, parse_
 from spark_segmentlog.log.io.as_listed import StorageAsListed
 from spark_segmentlog.log.io.reading import LOCAL, Storage
 from spark_segmentlog.log.io.signature import FileSignature, signature_of
+from spark_segmentlog.log.io.threads import FoundOnce
 from spark_segmentlog.log.names import MAX_OFFSET, TopicPartition, parse_partition_directory_name
 from spark_segmentlog.log.partition.lost_ranges import (
     LostRange,
@@ -202,7 +202,7 @@ class ListedLog:
         first, last = self._rows_between(start_offset, end_offset)
         return self.segments[first:last]
 
-    @cached_property
+    @FoundOnce
     def log_start_offset(self) -> int:
         """First offset of the log (inclusive)."""
         visible = self._visible_range
@@ -218,7 +218,7 @@ class ListedLog:
             return self.log_start_offset
         return int(self.base_offsets[self._rows_between(self.log_start_offset, MAX_OFFSET)[0]])
 
-    @cached_property
+    @FoundOnce
     def remote_start_offset(self) -> int | None:
         """Where a tiered log starts in remote storage, below its local segments; None otherwise.
 
@@ -239,7 +239,7 @@ class ListedLog:
             known = bool(self.leader_epochs) and self.leader_epochs[0].start_offset <= start
         return start if known else None
 
-    @cached_property
+    @FoundOnce
     def log_end_offset(self) -> int:
         """Offset after the last record (exclusive).
 
@@ -253,7 +253,7 @@ class ListedLog:
             return visible[1]
         return max(self.resolved(self.find_next_offset), self.log_start_offset)
 
-    @cached_property
+    @FoundOnce
     def lost_segments(self) -> list[LostRange]:
         """Offsets of segments whose `.log` is gone; see `find_lost_segments`."""
         return [] if self._is_part() else find_lost_segments(self)
@@ -307,7 +307,7 @@ class ListedLog:
         mark = marks[self.topic_partition]
         return min(max(mark, self.log_start_offset), self.log_end_offset)
 
-    @cached_property
+    @FoundOnce
     def leader_epochs(self) -> list[LeaderEpoch]:
         """Entries of `leader-epoch-checkpoint`, ascending."""
         return checkpoints.read_leader_epochs(self.storage, self.directory)
@@ -316,7 +316,7 @@ class ListedLog:
         """First offset of the oldest transaction that is open at the log's end, or that end."""
         return self._last_stable_offset
 
-    @cached_property
+    @FoundOnce
     def _last_stable_offset(self) -> int:
         return self.resolved(self.find_last_stable_offset)
 
@@ -434,7 +434,7 @@ class ListedLog:
     def _visible_range(self) -> tuple[int, int] | None:
         return self.state.visible_range(self.topic_partition)
 
-    @cached_property
+    @FoundOnce
     def _recovery_point(self) -> int | None:
         return self.state.recovery_point(self.topic_partition)
 

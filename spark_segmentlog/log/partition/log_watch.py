@@ -25,7 +25,7 @@ from spark_segmentlog.log.directory.listing import PartitionListing, list_partit
 from spark_segmentlog.log.directory.paths import ListedPartition, PathResolver
 from spark_segmentlog.log.directory.state import LogDirectoryState, are_unchanged
 from spark_segmentlog.log.formats import checkpoints
-from spark_segmentlog.log.io.as_listed import StorageAsListed
+from spark_segmentlog.log.io.as_listed import StorageAsListed, waiting_threads
 from spark_segmentlog.log.io.reading import LOCAL, Storage, without_secrets
 from spark_segmentlog.log.io.signature import LISTING_ATTEMPTS, FileSignature
 from spark_segmentlog.log.io.threads import in_parallel
@@ -163,9 +163,8 @@ class LogWatch:
         states = resolver.resolve(self._paths)
         places = self._tier.attach(resolver.places, states, resolver.storages)
         wanted = places_of(places, self._topics)
-        is_far = any(place.storage != LOCAL for place in wanted)
-        open_all = in_parallel if is_far else map
-        logs = [*open_all(lambda place: self._open(place, states), wanted)]
+        threads = max((waiting_threads(place.storage) for place in wanted), default=1)
+        logs = in_parallel(lambda place: self._open(place, states), wanted, threads)
         chosen = set(self._choose({log.topic_partition: log for log in logs}))
         counting = [log for log in logs if log.topic_partition in chosen]
         in_parallel(lambda log: log.log_end_offset, [log for log in counting if log.is_unknown])

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import bisect
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from spark_segmentlog.errors import SegmentLogError
 from spark_segmentlog.log.directory.listing import list_partition
@@ -14,9 +12,7 @@ from spark_segmentlog.log.io.reading import LOCAL
 from spark_segmentlog.log.io.signature import FileSignature, signature_of
 from spark_segmentlog.log.names import MAX_OFFSET
 from spark_segmentlog.log.partition.listed_log import RESOLVE_ATTEMPTS, ListedLog
-from spark_segmentlog.log.segment.segment import Segment
-
-SEGMENTS_AHEAD: Final = 12
+from spark_segmentlog.log.segment.segment import Segment, opened_ahead
 
 _T = TypeVar("_T")
 
@@ -35,6 +31,8 @@ class SegmentPursuit:
         Takes the offsets [start, end) that are gone; may raise.
     skip_corrupt, check_crcs : bool
         How the partition's end, and what is asked of it else, is read.
+    opens_ahead : bool
+        Whether the `.log` files are read, each from where the one before it ends.
     """
 
     def __init__(
@@ -46,36 +44,32 @@ class SegmentPursuit:
         *,
         skip_corrupt: bool = False,
         check_crcs: bool = True,
+        opens_ahead: bool = True,
     ) -> None:
         self._first = segments[0]
-        self._pending = deque(segments)
+        self._opens_ahead = opens_ahead
         self._end_offset = end_offset
         self._on_lost = on_lost
         self._partition_log = partition_log
         self._skip_corrupt = skip_corrupt
         self._check_crcs = check_crcs
-        self._opened = 0
         self._attempts = 0
         self._reached = -1
         self._listed: tuple[FileSignature, list[int]] | None = None
         self._given: Segment | None = None
         self._before: FileSignature | None = None
+        self._coming = self._in_order(segments)
 
     def next(self) -> Segment | None:
         """Give the next segment; None after the last."""
-        if not self._pending:
-            return None
-        self._given = self._pending.popleft()
-        self._open_ahead()
-        self._before = _signature(self._given)
-        return self._given
+        segment = next(self._coming, None)
+        if segment is not None:
+            self._given = segment
+            self._before = _signature(segment)
+        return segment
 
-    def _open_ahead(self) -> None:
-        """Have the next far segments fetched while one is read."""
-        self._opened -= 1
-        for following in islice(self._pending, max(self._opened, 0), SEGMENTS_AHEAD):
-            following.open_soon()
-        self._opened = min(len(self._pending), SEGMENTS_AHEAD)
+    def _in_order(self, segments: Sequence[Segment]) -> Iterator[Segment]:
+        return opened_ahead(segments, self._end_offset) if self._opens_ahead else iter(segments)
 
     def partition_log(self) -> ListedLog:
         """Give the partition, as it was last listed."""
@@ -146,8 +140,7 @@ class SegmentPursuit:
                 f"{RESOLVE_ATTEMPTS} listings of {self._first.directory}: files in it are renamed "
                 "faster than they can be read"
             )
-        self._pending.clear()
-        self._opened = 0
+        self._coming = iter(())
         try:
             log = self._listed_again()
         except FileNotFoundError:
@@ -159,7 +152,7 @@ class SegmentPursuit:
         if next_offset < log.log_start_offset:
             self._on_lost(next_offset, min(self._end_offset, log.log_start_offset))
         start_offset = max(next_offset, log.log_start_offset)
-        self._pending.extend(log.segments_between(start_offset, self._end_offset))
+        self._coming = self._in_order(log.segments_between(start_offset, self._end_offset))
         return start_offset
 
     def look_at_end(self, next_offset: int, end_offset: int) -> None:

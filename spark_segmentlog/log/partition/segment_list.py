@@ -12,7 +12,9 @@ import numpy.typing as npt
 from spark_segmentlog.errors import CorruptRecordError
 from spark_segmentlog.log import names
 from spark_segmentlog.log.formats.time_index import read_largest_timestamp
+from spark_segmentlog.log.io.as_listed import waiting_threads
 from spark_segmentlog.log.io.reading import Storage
+from spark_segmentlog.log.io.threads import in_parallel
 from spark_segmentlog.log.names import MAX_OFFSET
 from spark_segmentlog.log.segment.index_trust import LOOKUP_READ_BYTES
 from spark_segmentlog.log.segment.pieces import ReadBuffer
@@ -83,10 +85,14 @@ class SegmentList(Sequence[Segment]):
         metadata or its manifest name is believed: to confirm that takes requests for each.
         """
         known = self._log.known_largest_timestamps(self.base_offsets)
-        largest = [
-            read_largest_timestamp(self._log.storage, path) if time is None else time
-            for time, path in zip(known, self.paths(names.TIME_INDEX_SUFFIX), strict=True)
-        ]
+        storage = self._log.storage
+        threads = waiting_threads(storage)
+        times = [*zip(known, self.paths(names.TIME_INDEX_SUFFIX), strict=True)]
+        largest = in_parallel(
+            lambda each: read_largest_timestamp(storage, each[1]) if each[0] is None else each[0],
+            times,
+            threads,
+        )
         is_kept = np.array(
             [timestamp is not None and timestamp >= timestamp_ms for timestamp in largest], np.bool_
         )
@@ -97,9 +103,10 @@ class SegmentList(Sequence[Segment]):
         if looked_into.sum() > MAX_WALKED_SEGMENTS:
             is_kept |= looked_into
             return self._some(is_kept)
-        buffer = ReadBuffer(LOOKUP_READ_BYTES)
-        for index in np.flatnonzero(looked_into).tolist():
-            is_kept[index] = _reaches(self[index], timestamp_ms, buffer)
+        unsure = np.flatnonzero(looked_into)
+        is_kept[unsure] = in_parallel(
+            lambda index: _reaches(self[index], timestamp_ms), unsure.tolist(), threads
+        )
         return self._some(is_kept)
 
     def _some(self, chosen: slice | npt.NDArray[np.bool_]) -> SegmentList:
@@ -122,10 +129,10 @@ def _size_or_zero(storage: Storage, path: str) -> int:
         return 0
 
 
-def _reaches(segment: Segment, timestamp_ms: int, buffer: ReadBuffer) -> bool:
+def _reaches(segment: Segment, timestamp_ms: int) -> bool:
     """Tell whether a segment may hold a record at or after a time; false only when it is known."""
     try:
-        return segment.may_reach_timestamp(timestamp_ms, buffer)
+        return segment.may_reach_timestamp(timestamp_ms, ReadBuffer(LOOKUP_READ_BYTES))
     except (FileNotFoundError, CorruptRecordError):
         # Whoever reads the segment will see, and has the means to deal with it.
         return True

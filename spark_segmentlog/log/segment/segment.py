@@ -8,10 +8,12 @@ bytes are bad is told in `walk`; when an entry of an index is believed, in `inde
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Final
 
 from spark_segmentlog.log import names
@@ -23,7 +25,7 @@ from spark_segmentlog.log.formats.transaction_index import (
 )
 from spark_segmentlog.log.io.as_listed import StorageAsListed
 from spark_segmentlog.log.io.reading import LOCAL, LogFile, Storage, is_replaced, not_there
-from spark_segmentlog.log.io.remote_file import expect_whole
+from spark_segmentlog.log.io.remote_file import PEEK_BYTES, expect_whole
 from spark_segmentlog.log.names import MAX_OFFSET, TopicPartition
 from spark_segmentlog.log.segment import index_trust
 from spark_segmentlog.log.segment.pieces import ReadBuffer
@@ -32,6 +34,7 @@ from spark_segmentlog.log.segment.walk_options import QUIET, STRICT, WalkOptions
 from spark_segmentlog.record.read.header_table import HeaderTable
 
 MAX_TIME_WALK_BYTES: Final = 8 * 1024 * 1024
+SEGMENTS_AHEAD: Final = 12
 
 _log = logging.getLogger(__name__)
 
@@ -128,9 +131,15 @@ class Segment:
         """
         return self.storage.open_input(self.stored_path)
 
-    def open_soon(self) -> None:
-        """Have the `.log` of a far segment opened, and fetched from its start."""
-        if isinstance(self.storage, StorageAsListed):
+    def open_soon(self, end_offset: int) -> None:
+        """Have the `.log` of a far segment opened, and fetched from its start.
+
+        Unless only a part of it is read, up to an offset (exclusive), and that may be a small one.
+        """
+        if not isinstance(self.storage, StorageAsListed):
+            return
+        is_whole = self.end_offset_bound is not None and self.end_offset_bound <= end_offset
+        if is_whole or self.size_bytes() <= PEEK_BYTES:
             self.storage.open_soon(self.stored_path)
 
     def check_current(self, file: LogFile) -> None:
@@ -346,6 +355,24 @@ class Segment:
     def _path(self, kind: str, suffix: str | None = None) -> str:
         name = names.segment_file_name(self.base_offset, kind)
         return f"{self.directory}/{name}{self.suffix if suffix is None else suffix}"
+
+
+def opened_ahead(segments: Iterable[Segment], end_offset: int) -> Iterator[Segment]:
+    """Give neighbours that are read up to an offset (exclusive), far ones fetched ahead.
+
+    While one is read, the first block of up to `SEGMENTS_AHEAD` after it is; of fewer at first, who
+    may want no more.
+    """
+    coming = iter(segments)
+    # Where the first one is read from is not known here.
+    ahead = deque(islice(coming, 1))
+    most = 1
+    while ahead:
+        for segment in islice(coming, most + 1 - len(ahead)):
+            segment.open_soon(end_offset)
+            ahead.append(segment)
+        yield ahead.popleft()
+        most = min(2 * most, SEGMENTS_AHEAD)
 
 
 @lru_cache(maxsize=1024)

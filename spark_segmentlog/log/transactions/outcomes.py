@@ -31,6 +31,7 @@ from spark_segmentlog.errors import CorruptRecordError, CrcMismatchError
 from spark_segmentlog.log.names import MAX_OFFSET
 from spark_segmentlog.log.segment.batch_order import WRONG_CHECKSUM
 from spark_segmentlog.log.segment.pieces import FIRST_READ_BYTES, Piece, ReadBuffer
+from spark_segmentlog.log.segment.segment import opened_ahead
 from spark_segmentlog.log.segment.walk import HeaderWalk
 from spark_segmentlog.log.segment.walk_options import WalkOptions, never
 from spark_segmentlog.log.transactions.producer_tracker import ProducerTracker, Transaction
@@ -70,7 +71,8 @@ def follow_transactions(
         Bytes that are no batch, or a bad marker, unless the log steps over them.
     """
     buffer = ReadBuffer()
-    for segment in log.segments_between(start_offset, end_offset):
+    segments = log.segments_between(start_offset, end_offset)
+    for segment in opened_ahead(segments, end_offset):
         position = segment.position_for(start_offset)
         is_checked = log.check_crcs and log.skip_corrupt
         walk = _Walk(segment, buffer, end_offset, log.skip_corrupt, is_checked)
@@ -195,6 +197,8 @@ class TransactionOutcomes:
         )
         self._aborted = self._tracker.no_transactions
         self._segment: Segment | None = None
+        self._coming: Iterator[Segment] = iter(())
+        self._met_ahead: Segment | None = None
         self._position = 0
         self._buffer = ReadBuffer(LOOK_AHEAD_BYTES)
 
@@ -277,11 +281,11 @@ class TransactionOutcomes:
                 self._position = position
                 if self._is_decided(segment, piece):
                     return
-            later = self._segments_after(current)
-            if not later:
+            following = self._segment_after(current)
+            if following is None:
                 self._hold_back()
                 return
-            self._segment, self._position = later[0], 0
+            self._segment, self._position = following, 0
 
     def _apply(self, piece: Piece, segment: Segment) -> None:
         self._note(self._tracker.follow(piece, segment.log_path, self._from_offset))
@@ -306,12 +310,16 @@ class TransactionOutcomes:
             MAX_OFFSET if segment.end_offset_bound is not None else self._find_log().log_end_offset
         )
 
-    def _segments_after(self, segment: Segment) -> Sequence[Segment]:
+    def _segment_after(self, segment: Segment) -> Segment | None:
         bound = segment.end_offset_bound
         end_offset = MAX_OFFSET if self._whole_read is None else self._whole_read.log_end_offset
         if bound is None or bound >= end_offset:
-            return ()
-        return self._find_log().segments_between(bound, bound + 1)
+            return None
+        if segment is not self._met_ahead:
+            later = self._find_log().segments_between(bound, end_offset)
+            self._coming = opened_ahead(later, end_offset)
+        self._met_ahead = next(self._coming, None)
+        return self._met_ahead
 
     def _hold_back(self) -> None:
         """Hold back what follows the begin of a transaction that is open at the log's end."""
@@ -415,7 +423,8 @@ def _check(log: ListedLog, start_offset: int, end_offset: int) -> None:
     if not log.check_crcs:
         return
     buffer = ReadBuffer()
-    for segment in log.segments_between(start_offset, end_offset):
+    segments = log.segments_between(start_offset, end_offset)
+    for segment in opened_ahead(segments, end_offset):
         walk = _Walk(segment, buffer, end_offset, skip_corrupt=False, check_crcs=True)
         try:
             for _ in walk.pieces(segment.position_for(start_offset)):

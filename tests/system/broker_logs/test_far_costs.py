@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-import threading
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,12 @@ from spark_segmentlog.errors import UnknownTopicOrPartitionError
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.query.options import parse_read_options
 from spark_segmentlog.query.stream_planner import StreamPlanner
+from spark_segmentlog.record.plain.control import ControlRecordType
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch
+from tests.support.cleaning import NOW_MS
 from tests.support.large_segment import LargeSegment
-from tests.support.object_store import ObjectStore
+from tests.support.object_store import ObjectStore, TogetherStore
+from tests.support.transaction_batches import data, marker
 
 CHOSEN = 3
 OTHERS = 20
@@ -111,26 +114,90 @@ def test_ten_rows_of_a_large_segment_take_three_requests_and_a_megabyte(
     assert store.requests["head"] == 0
 
 
-def test_small_segments_are_fetched_side_by_side(tmp_path: Path) -> None:
-    segments, together = 40, threading.Barrier(8)
-    batch = v2_batch([RecordSpec(value=b"x")] * RECORDS)
-    logs = [[struct.pack(">q", number * RECORDS) + batch[8:]] for number in range(segments)]
-    LogBuilder(tmp_path / "logs").partition("t", 0, logs)
-    store = uploaded(tmp_path)
-    waiting = {f"bucket/logs/t-0/{number * RECORDS:020d}.log" for number in range(1, 9)}
-    read = store.read
+def test_ten_rows_over_the_end_of_a_segment_fetch_little_of_the_next_one() -> None:
+    log = LargeSegment(20, b"v" * 190, 10_000)
+    following = b"".join(
+        struct.pack(">q", log.end_offset + number * log.records) + log.batch[8:]
+        for number in range(log.batches)
+    )
+    store = ObjectStore(
+        {
+            f"bucket/logs/t-0/{0:020d}.log": log,
+            f"bucket/logs/t-0/{0:020d}.index": log.index(),
+            f"bucket/logs/t-0/{log.end_offset:020d}.log": following,
+            f"bucket/logs/t-0/{2 * log.end_offset:020d}.log": b"",
+        }
+    )
+    reader = read_arrow(
+        "bucket/logs",
+        filesystem=store.fsspec_filesystem(),
+        assign={"t": [0]},
+        starting_offsets={"t": {"0": log.end_offset - 5}},
+        ending_offsets={"t": {"0": log.end_offset + 5}},
+    )
+    assert reader.read_all().num_rows == 10
+    assert store.requests["get"] <= 4
+    assert sum(length for _, _, length in store.reads) <= 1_300_000
 
-    def read_with_others(path: str, position: int, length: int | None) -> bytes:
-        if path in waiting:
-            together.wait(timeout=60)
-        return read(path, position, length)
 
-    store.read = read_with_others  # type: ignore[method-assign]
-    reader = read_arrow("bucket/logs", filesystem=store.fsspec_filesystem())
-    assert reader.read_all().num_rows == segments * RECORDS
-    reads = [path for path, _, _ in store.reads if path.endswith(".log")]
-    # Each once, and the last one when the end of the log was looked for.
-    assert len(reads) == segments + 1
+SMALL_SEGMENTS = 40
+LATE = NOW_MS + 1
+LOGS, TIME_INDEXES = {"log": SMALL_SEGMENTS}, {"timeindex": SMALL_SEGMENTS}
+SMALL_READS: list[tuple[dict[str, Any], int, dict[str, int]]] = [
+    ({}, SMALL_SEGMENTS * RECORDS, LOGS),
+    ({"kafka_isolation_level": "read_committed"}, SMALL_SEGMENTS * RECORDS, LOGS),
+    ({"view": "batches"}, SMALL_SEGMENTS + 1, LOGS),
+    ({"view": "transactions"}, 1, LOGS),
+    # The last one tells where the log ends.
+    ({"view": "segments"}, SMALL_SEGMENTS, TIME_INDEXES | {"log": 1}),
+    ({"starting_timestamp": NOW_MS}, SMALL_SEGMENTS * RECORDS, LOGS | TIME_INDEXES),
+    (
+        {"starting_timestamp": LATE, "starting_offsets_by_timestamp_strategy": "latest"},
+        0,
+        LOGS | TIME_INDEXES,
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def small_segments(tmp_path_factory: pytest.TempPathFactory) -> ObjectStore:
+    """One transaction, which begins in the first segment and ends in the last."""
+    folder: Path = tmp_path_factory.mktemp("small")
+    logs = [[data(1, base, RECORDS)] for base in range(0, SMALL_SEGMENTS * RECORDS, RECORDS)]
+    logs[-1].append(marker(ControlRecordType.COMMIT, 1, SMALL_SEGMENTS * RECORDS))
+    LogBuilder(folder / "logs").partition("t", 0, logs)
+    return uploaded(folder)
+
+
+def kinds_read(store: ObjectStore) -> Counter[str]:
+    return Counter(path.rpartition(".")[2] for path, _, _ in store.reads)
+
+
+@pytest.mark.parametrize(("options", "rows_count", "reads"), SMALL_READS, ids=str)
+def test_small_segments_are_fetched_once_and_side_by_side(
+    small_segments: ObjectStore, options: dict[str, Any], rows_count: int, reads: dict[str, int]
+) -> None:
+    store = TogetherStore(small_segments.objects)
+    # Of the first ones fewer are fetched ahead.
+    bases = range(20 * RECORDS, 28 * RECORDS, RECORDS)
+    for kind, count in reads.items():
+        if count == SMALL_SEGMENTS:
+            store.await_together(f"bucket/logs/t-0/{base:020d}.{kind}" for base in bases)
+    filesystem = store.fsspec_filesystem()
+    table = read_arrow("bucket/logs", filesystem=filesystem, subscribe="t", **options).read_all()
+    assert table.num_rows == rows_count
+    assert kinds_read(store) == reads
+    assert store.requests == {"list": 2, "get": sum(reads.values())}
+
+
+def test_partitions_are_listed_and_their_ends_found_side_by_side(store: ObjectStore) -> None:
+    together = TogetherStore(store.objects)
+    folders = [f"bucket/logs/other-{partition}" for partition in range(4, 12)]
+    together.await_together(folders, among="list")
+    together.await_together(f"{folder}/{RECORDS:020d}.log" for folder in folders)
+    read_arrow("bucket/logs", filesystem=together.fsspec_filesystem(), subscribe="other")
+    assert together.requests["list"] == 1 + OTHERS
+    assert kinds_read(together)["log"] == OTHERS
 
 
 def planner(store: ObjectStore, **options: str) -> StreamPlanner:

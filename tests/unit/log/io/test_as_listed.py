@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from spark_segmentlog.log.io.as_listed import StorageAsListed, as_listed
+from spark_segmentlog.log.io.as_listed import StorageAsListed, as_listed, waiting_threads
 from spark_segmentlog.log.io.far_storage import FarStorage
 from spark_segmentlog.log.io.reading import LOCAL
 from spark_segmentlog.log.io.remote import resolve_storage
@@ -98,3 +98,22 @@ def test_a_file_that_is_opened_soon_is_fetched_before_it_is_read(
     assert store.requests == {"list": 1, "head": 1, "get": 1}
     with listed.open_input(path) as file:
         assert file.read_at(1, 1) == b"b"
+    assert store.requests["get"] == 1
+
+
+def test_a_small_file_is_read_once_a_listing(store: ObjectStore, listed: StorageAsListed) -> None:
+    folder, path = "b/logs/t-0", "b/logs/t-0/a.log"
+    listed.list_names(folder)
+    for narrowed in (listed, listed.narrowed(folder, ["a.log"])):
+        with narrowed.open_input(path) as file:
+            assert file.read_at(0, 3) == b"abc"
+    assert store.requests["get"] == 1
+    store.objects[path] = b"xyz"
+    listed.list_names(folder)
+    with listed.open_input(path) as file:
+        assert file.read_at(0, 3) == b"xyz"
+
+
+def test_only_far_storages_have_work_for_threads_that_wait(listed: StorageAsListed) -> None:
+    assert waiting_threads(LOCAL) == 1
+    assert waiting_threads(listed) > 1

@@ -8,12 +8,19 @@ from pathlib import Path
 import pytest
 
 from spark_segmentlog.errors import CrcMismatchError, DataLossError, InvalidBatchError
+from spark_segmentlog.log.io.as_listed import StorageAsListed, as_listed
+from spark_segmentlog.log.io.remote import resolve_storage
+from spark_segmentlog.log.io.remote_file import PEEK_BYTES
+from spark_segmentlog.log.partition.listed_log import ListedLog
+from spark_segmentlog.log.segment.segment import SEGMENTS_AHEAD, opened_ahead
 from spark_segmentlog.testing.builder import (
     RecordSpec,
     SegmentSpec,
     control_batch,
     v2_batch,
 )
+from tests.support.noting import note_calls
+from tests.support.object_store import ObjectStore
 from tests.support.reading import (
     batch,
     build_log,
@@ -183,3 +190,27 @@ def test_a_segment_pickles_small(tmp_path: Path) -> None:
     data = pickle.dumps(log.segments[0])
     assert len(data) < 600
     assert pickle.loads(data) == log.segments[0]
+
+
+def test_segments_are_opened_ahead_more_and_more_but_where_little_of_them_is_read() -> None:
+    large = PEEK_BYTES + 1
+    sizes = [large] * 22
+    files = {f"b/t-0/{base:020d}.log": bytes(size) for base, size in enumerate(sizes)}
+    store = ObjectStore(files)
+    storage = as_listed(resolve_storage("b", store.fsspec_filesystem())[0])
+    log = ListedLog.open("b/t-0", storage=storage)
+    opened: list[int] = []
+
+    def note(listed: StorageAsListed, path: str, **_: object) -> None:
+        opened.append(int(path.rpartition("/")[2].partition(".")[0]))
+
+    with pytest.MonkeyPatch.context() as patch:
+        note_calls(patch, StorageAsListed, "open_soon", note)
+        read = []
+        for segment in opened_ahead(log.segments_between(0, 21), 20):
+            read.append((segment.base_offset, max(opened, default=0)))
+    assert [base for base, _ in read] == list(range(21))
+    assert [last for _, last in read[:6]] == [1, 3, 6, 11, 16, 17]
+    assert read[6][1] == 6 + SEGMENTS_AHEAD
+    # Of the last one little is read.
+    assert opened == list(range(1, 20))
