@@ -14,6 +14,7 @@ from spark_segmentlog.log.io.as_listed import waiting_threads
 from spark_segmentlog.log.io.threads import in_parallel
 from spark_segmentlog.log.names import OffsetRange, TopicPartition
 from spark_segmentlog.log.partition.log_manager import LogManager
+from spark_segmentlog.log.partition.lost_ranges import find_lost_at_end, find_lost_by_high_watermark
 from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.query import offsets, planning
 from spark_segmentlog.query.log_bounds import LogBounds
@@ -135,7 +136,7 @@ def _check_log_end(
         return
     if end_offset < log.log_end_offset:
         return
-    lost, beyond = log.lost_at_end, log.lost_by_high_watermark
+    lost, beyond = find_lost_at_end(log), find_lost_by_high_watermark(log)
     if lost is not None:
         _tell_lost(log, *lost, f"the log ends below its recovery point {lost[1]}", options)
     elif beyond is not None:

@@ -24,7 +24,6 @@ from spark_segmentlog.log.directory.state import LogDirectoryState
 from spark_segmentlog.log.formats import checkpoints
 from spark_segmentlog.log.formats.checkpoints import LeaderEpoch
 from spark_segmentlog.log.formats.producer_snapshot import ProducerState, parse_producer_snapshot
-from spark_segmentlog.log.io.as_listed import StorageAsListed
 from spark_segmentlog.log.io.reading import LOCAL, Storage
 from spark_segmentlog.log.io.signature import FileSignature, signature_of
 from spark_segmentlog.log.io.threads import FoundOnce
@@ -34,9 +33,10 @@ from spark_segmentlog.log.partition.lost_ranges import (
     find_lost_after,
     find_lost_segments,
 )
+from spark_segmentlog.log.partition.make_segment import make_segment
 from spark_segmentlog.log.partition.segment_list import SegmentList
-from spark_segmentlog.log.segment.segment import RemoteCopy, Segment
-from spark_segmentlog.log.tier.remote_segment import RemotePiece, StoreNote
+from spark_segmentlog.log.segment.segment import Segment
+from spark_segmentlog.log.tier.remote_segment import StoreNote
 from spark_segmentlog.log.tier.tiered_storage import TieredStorage
 from spark_segmentlog.log.transactions.outcomes import find_open_transactions, transaction_tracker
 from spark_segmentlog.record.types import Int64s
@@ -81,7 +81,7 @@ class ListedLog:
         self.topic_partition = topic_partition
         self.directory = directory
         self.storage = storage
-        self._tier = storage if isinstance(storage, TieredStorage) else None
+        self.tier = storage if isinstance(storage, TieredStorage) else None
         self.skip_corrupt = False
         self.check_crcs = True
         self.is_named = is_named
@@ -138,63 +138,17 @@ class ListedLog:
         """Tell for each segment whether well-formed indexes reach to its end."""
         if self.state.is_clean:
             return np.ones(len(segments), np.bool_)
-        trusted: npt.NDArray[np.bool_] = segments.end_offset_bounds <= (self._recovery_point or 0)
+        trusted: npt.NDArray[np.bool_] = segments.end_offset_bounds <= (self.recovery_point or 0)
         return trusted
 
     def segment_named(self, base_offset: int) -> Segment:
         """Make the segment of a base offset."""
-        bound = self.next_base_offset(base_offset)
-        storage = self.storage
-        if self._tier is not None:
-            piece = self._tier.find_piece(base_offset)
-            if piece is not None:
-                return self._remote_segment(self._tier, piece, bound)
-            storage = self._tier.narrowed(base_offset)
-        if isinstance(storage, StorageAsListed):
-            storage = storage.narrowed(self.directory, _names_of(base_offset, bound))
-        recovery_point = self._recovery_point
-        is_flushed = bound is not None and recovery_point is not None and bound <= recovery_point
-        is_moving = self._is_moving(base_offset) or self._is_moving(bound)
-        return Segment(
-            topic_partition=self.topic_partition,
-            directory=self.directory,
-            base_offset=base_offset,
-            end_offset_bound=bound,
-            is_index_trusted=is_flushed or self.state.is_clean,
-            recovery_point=recovery_point,
-            reached_offset=self.state.reached_offset(self.topic_partition),
-            suffix=self.listing.suffixes.get(base_offset, ""),
-            is_moving=is_moving,
-            is_first=is_moving or base_offset == int(self._all_base_offsets[0]),
-            storage=storage,
-        )
-
-    def _remote_segment(
-        self, tier: TieredStorage, piece: RemotePiece, bound: int | None
-    ) -> Segment:
-        # What is known to end where the next begins is as strict as a local segment.
-        is_exact = bound is None or piece.segment.end_offset == bound
-        return Segment(
-            topic_partition=self.topic_partition,
-            directory=self.directory,
-            base_offset=piece.start_offset,
-            end_offset_bound=bound,
-            is_index_trusted=True,
-            is_moving=not is_exact,
-            copy=RemoteCopy(
-                tier.remote.objects.object_path(piece), piece.end_offset if bound is None else bound
-            ),
-            storage=tier.narrowed(piece.start_offset),
-        )
+        return make_segment(self, base_offset)
 
     def _settle(self, start_offset: int, end_offset: int) -> None:
         """Make sure which remote segments hold offsets in [start, end)."""
-        if self._tier is not None and self._tier.settle(start_offset, end_offset):
+        if self.tier is not None and self.tier.settle(start_offset, end_offset):
             self.list_again()
-
-    def _is_moving(self, base_offset: int | None) -> bool:
-        suffix = None if base_offset is None else self.listing.suffixes.get(base_offset)
-        return suffix == names.SWAP_SUFFIX
 
     def segments_between(self, start_offset: int, end_offset: int) -> SegmentList:
         """Give the segments that may hold offsets in [start, end)."""
@@ -256,47 +210,17 @@ class ListedLog:
     @FoundOnce
     def lost_segments(self) -> list[LostRange]:
         """Offsets of segments whose `.log` is gone; see `find_lost_segments`."""
-        return [] if self._is_part() else find_lost_segments(self)
+        return [] if self.is_part else find_lost_segments(self)
 
-    def _is_part(self) -> bool:
-        """Tell whether it is not to be judged as a whole: some files of a log, or one as it was."""
+    @property
+    def is_part(self) -> bool:
+        """Whether it is not to be judged as a whole: some files of a log, or one as it was."""
         return self._named is not None or self._visible_range is not None
 
     @property
     def is_whole(self) -> bool:
         """Whether it is all of a live log: not some files that were named, nor a log beside it."""
         return self._named is None and not is_beside_the_log(self.directory)
-
-    @property
-    def lost_at_end(self) -> tuple[int, int] | None:
-        """Offsets [log end offset, recovery point) that are gone; None where none is known to be.
-
-        A broker writes a recovery point when everything below it is on the disk.
-        """
-        points = self.state.recovery_points
-        # The end of some files that were named is not that of the log.
-        if points is None or self._named is not None or self._visible_range is not None:
-            return None
-        recovery_point = points.get(self.topic_partition, 0)
-        return (
-            (self.log_end_offset, recovery_point) if recovery_point > self.log_end_offset else None
-        )
-
-    @property
-    def lost_by_high_watermark(self) -> tuple[int, int] | None:
-        """Offsets [log end offset, checkpointed high watermark); None where the log reaches it.
-
-        Records below it can be lost to a crash, since it is written before they are flushed.
-        """
-        marks = self.state.high_watermarks or {}
-        mark = marks.get(self.topic_partition, 0)
-        if (
-            self._named is not None
-            or self._visible_range is not None
-            or mark <= self.log_end_offset
-        ):
-            return None
-        return self.log_end_offset, mark
 
     @property
     def high_watermark(self) -> int | None:
@@ -334,7 +258,7 @@ class ListedLog:
         A broker copies a segment to a remote tier once all transactions in it have ended; of those
         whose marker was not copied too, the snapshot at the end of what was copied tells.
         """
-        tier = self._tier
+        tier = self.tier
         pieces = () if tier is None else tier.remote.pieces()
         if tier is None or not pieces:
             return self.first_offset
@@ -349,13 +273,13 @@ class ListedLog:
 
     def remote_notes(self) -> list[StoreNote]:
         """Tell what remote stores have of the partition that is no part of its log."""
-        return [] if self._tier is None else self._tier.remote.notes()
+        return [] if self.tier is None else self.tier.remote.notes()
 
     def known_largest_timestamps(self, base_offsets: Int64s) -> list[int | None]:
         """Give the largest timestamps of segments, in ms; None each where a file has to tell."""
-        if self._tier is None:
+        if self.tier is None:
             return [None] * len(base_offsets)
-        pieces = [self._tier.find_piece(base_offset) for base_offset in base_offsets.tolist()]
+        pieces = [self.tier.find_piece(base_offset) for base_offset in base_offsets.tolist()]
         return [None if piece is None else piece.segment.max_timestamp_ms for piece in pieces]
 
     def stable_offset_of(self, first_open_offset: int | None) -> int:
@@ -379,7 +303,7 @@ class ListedLog:
 
     def find_next_offset(self) -> int:
         """Find the offset after the last batch of the last segment; `log_end_offset` asks once."""
-        if self._tier is not None and self._tier.first_local is None:
+        if self.tier is not None and self.tier.first_local is None:
             # The segment that begins last need not be the one that ends last.
             self._settle(0, MAX_OFFSET)
         if len(self.base_offsets) == 0:
@@ -435,7 +359,8 @@ class ListedLog:
         return self.state.visible_range(self.topic_partition)
 
     @FoundOnce
-    def _recovery_point(self) -> int | None:
+    def recovery_point(self) -> int | None:
+        """Checkpointed recovery point; None where none is known."""
         return self.state.recovery_point(self.topic_partition)
 
     def next_base_offset(self, base_offset: int) -> int | None:
@@ -452,34 +377,11 @@ class ListedLog:
         last = int(np.searchsorted(self.base_offsets, min(end_offset, MAX_OFFSET), side="left"))
         return max(first, 0), last
 
-    def newest_snapshot(self, end_offset: int) -> tuple[int, list[ProducerState]] | None:
-        """Read the newest good snapshot at or below an offset: its offset, and the producers."""
-        for offset in reversed(self.listing.snapshot_offsets.tolist()):
-            if offset <= end_offset:
-                states = self.snapshot_at(offset)
-                if states is not None:
-                    return offset, states
-        return None
-
     def snapshot_at(self, offset: int) -> list[ProducerState] | None:
         """Read the snapshot at an offset; None where it is missing or damaged."""
         name = names.segment_file_name(offset, names.SNAPSHOT_SUFFIX)
         data = self.storage.read_file(f"{self.directory}/{name}")
         return None if data is None else parse_producer_snapshot(data)
-
-
-def _names_of(base_offset: int, next_base_offset: int | None) -> list[str]:
-    """Name the files that are looked for by who reads a segment."""
-    kinds = (
-        names.LOG_SUFFIX,
-        names.OFFSET_INDEX_SUFFIX,
-        names.TIME_INDEX_SUFFIX,
-        names.TRANSACTION_INDEX_SUFFIX,
-    )
-    suffixes = [f"{kind}{renamed}" for kind in kinds for renamed in ("", names.SWAP_SUFFIX)]
-    found = [names.segment_file_name(base_offset, suffix) for suffix in suffixes]
-    following = [] if next_base_offset is None else [names.segment_file_name(next_base_offset)]
-    return [*found, *following]
 
 
 def is_beside_the_log(directory: str, suffixes: Iterable[str] = ()) -> bool:

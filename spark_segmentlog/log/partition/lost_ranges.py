@@ -78,6 +78,30 @@ def find_lost_after(log: ListedLog, stable_offset: int) -> list[LostRange]:
     ]
 
 
+def find_lost_at_end(log: ListedLog) -> tuple[int, int] | None:
+    """Find offsets [log end offset, recovery point) that are gone; None where none is known to be.
+
+    A broker writes a recovery point when everything below it is on the disk.
+    """
+    points = log.state.recovery_points
+    return None if points is None else _missing_below(log, points.get(log.topic_partition, 0))
+
+
+def find_lost_by_high_watermark(log: ListedLog) -> tuple[int, int] | None:
+    """Find offsets [log end offset, checkpointed high watermark); None where the log reaches it.
+
+    Records below it can be lost to a crash, since it is written before they are flushed.
+    """
+    return _missing_below(log, (log.state.high_watermarks or {}).get(log.topic_partition, 0))
+
+
+def _missing_below(log: ListedLog, reached_offset: int) -> tuple[int, int] | None:
+    # The end of some files that were named is not that of the log.
+    if log.is_part or reached_offset <= log.log_end_offset:
+        return None
+    return log.log_end_offset, reached_offset
+
+
 class Losses:
     """What a scan does about offsets that are gone."""
 

@@ -91,7 +91,7 @@ class ProducerReplay:
     def _begin(self, segment: Segment) -> ProducerTracker | None:
         """Get to know the producers at the start of a segment, if anything tells of them."""
         is_first = len(self._ends) == 1 and self._lost_to < 0
-        snapshot = self._log.newest_snapshot(segment.base_offset)
+        snapshot = self._newest_snapshot(segment.base_offset)
         if snapshot is not None and snapshot[0] > self._lost_to:
             offset, states = snapshot
             # One that began where the log still is, is told by its batches.
@@ -104,6 +104,15 @@ class ProducerReplay:
                     self._follow(before, tracker, offset)
             return tracker
         return ProducerTracker() if is_first else None
+
+    def _newest_snapshot(self, end_offset: int) -> tuple[int, list[ProducerState]] | None:
+        """Read the newest good snapshot at or below an offset: its offset, and the producers."""
+        for offset in reversed(self._log.listing.snapshot_offsets.tolist()):
+            if offset <= end_offset:
+                states = self._log.snapshot_at(offset)
+                if states is not None:
+                    return offset, states
+        return None
 
     def _follow(
         self, segment: Segment, tracker: ProducerTracker, start_offset: int = 0

@@ -28,7 +28,6 @@ import pyarrow as pa
 
 from spark_segmentlog.errors import (
     OptionValueError,
-    SchemaError,
     SegmentLogError,
     UnknownTopicOrPartitionError,
 )
@@ -55,8 +54,8 @@ from spark_segmentlog.record.write.encoder import (
     RecordBatchEncoder,
 )
 from spark_segmentlog.record.write.partitioner import NullKeyBalance, assign_partitions
+from spark_segmentlog.record.write.rows import joined_records
 
-RECORD_COLUMNS: Final = frozenset(("key", "value", "headers", "timestamp"))
 DEFAULT_READ_BYTES: Final = 1024 * 1024
 TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
 DEFAULTS: Final = SegmentConfig()
@@ -232,7 +231,7 @@ class LocalLog(Closing):
         OSError
             The disk is full or failed: nothing was appended to the partition at hand.
         """
-        rows = _one_batch(records)
+        rows = joined_records(records)
         if rows.num_rows == 0:
             return []
         partitions = self._partitions_of(topic, rows, partition)
@@ -394,30 +393,27 @@ class LocalLog(Closing):
         if interval_ms is None:
             return None
         thread = threading.Thread(
-            target=self._flush_in_time, args=(interval_ms / 1000,), name="segmentlog-flush"
+            target=self._flush_in_time,
+            args=(interval_ms / 1000,),
+            name="segmentlog-flush",
+            daemon=True,
         )
-        thread.daemon = True
         thread.start()
         return thread
 
     def _flush_in_time(self, interval_seconds: float) -> None:
         while not self._is_closed.wait(interval_seconds):
-            for appender in self._open_appenders():
+            with self._mutex:
+                appenders = list(self._appenders.values())
+            for appender in appenders:
                 try:
                     appender.flush_if_old()
                 except OSError as error:
                     # The appender remembers it, and says so to whoever appends or flushes next.
                     _log.error("flush of %s failed: %s", appender.topic_partition, error)
 
-    def _open_appenders(self) -> list[PartitionAppender]:
-        with self._mutex:
-            return list(self._appenders.values())
-
     def _close_appenders(self) -> list[Exception]:
-        """Close all of them, whatever one of them does, and give up the marks of those that fail.
-
-        A broker believes a mark without looking, so it may stand only where all is whole.
-        """
+        """Close all, whatever one of them does, and give up the marks of those that fail."""
         errors: list[Exception] = []
         for topic_partition, appender in self._appenders.items():
             directory = self._layout.directory_of(topic_partition)
@@ -447,16 +443,3 @@ class LocalLog(Closing):
 def _write_topic_id(directory: str, metadata: bytes) -> None:
     files.write_atomically(os.path.join(directory, PARTITION_METADATA), metadata)
     files.fsync_directory(directory)
-
-
-def _one_batch(records: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
-    names = set(records.schema.names)
-    if "value" not in names or not names <= RECORD_COLUMNS:
-        raise SchemaError(
-            f"columns are {sorted(names)}: value is needed, and key, headers and timestamp are "
-            "allowed"
-        )
-    if isinstance(records, pa.RecordBatch):
-        return records
-    batches = records.combine_chunks().to_batches()
-    return pa.concat_batches(batches) if batches else records.schema.empty_table().to_batches()[0]

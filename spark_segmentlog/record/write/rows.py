@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,8 @@ from spark_segmentlog.record.write.arrow_columns import (
     null_column,
     own_int64s,
 )
+
+RECORD_COLUMNS: Final = frozenset(("key", "value", "headers", "timestamp"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +145,17 @@ def _check_header_keys(headers: HeadersColumn, first_row: int) -> None:
             f"column headers, row {first_row + row}: the key of header {header} is null, "
             "allowed is text"
         )
+
+
+def joined_records(records: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
+    """Give records as one Arrow batch; an error where they have other columns than records."""
+    names = set(records.schema.names)
+    if "value" not in names or not names <= RECORD_COLUMNS:
+        raise SchemaError(
+            f"columns are {sorted(names)}: value is needed, and key, headers and timestamp are "
+            "allowed"
+        )
+    if isinstance(records, pa.RecordBatch):
+        return records
+    batches = records.combine_chunks().to_batches()
+    return pa.concat_batches(batches) if batches else records.schema.empty_table().to_batches()[0]

@@ -18,6 +18,7 @@ from spark_segmentlog.log.io.reading import Storage
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.partition import log_manager
 from spark_segmentlog.log.partition.log_manager import LogManager, divergence_offset
+from spark_segmentlog.log.partition.lost_ranges import find_lost_at_end
 from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.testing.builder import LogBuilder, segment_file_name
 from tests.support.directories import names_of, set_commit_states
@@ -42,7 +43,7 @@ def test_several_log_directories_are_one_log(two_directories: Path) -> None:
 def test_the_end_of_a_file_is_no_loss_below_the_recovery_point(two_directories: Path) -> None:
     LogBuilder(two_directories / "d0").recovery_points({("a", 0): 5})
     path = two_directories / "d0" / "a-0" / segment_file_name(0)
-    assert open_one(path).lost_at_end is None
+    assert find_lost_at_end(open_one(path)) is None
     assert read_arrow(path).read_all()["offset"].to_pylist() == [0, 1, 2]
 
 

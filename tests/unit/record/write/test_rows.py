@@ -6,8 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_segmentlog.errors import InvalidRowError, RecordTooLargeError
+from spark_segmentlog.errors import InvalidRowError, RecordTooLargeError, SchemaError
 from spark_segmentlog.record.write.encoder import RecordBatchEncoder
+from spark_segmentlog.record.write.rows import joined_records
 from spark_segmentlog.testing.builder import RecordSpec
 from tests.support.encoding import arrow_batch, encode_in_order, noise, read_by_decoder, values
 
@@ -58,3 +59,19 @@ def test_a_timestamp_that_no_reader_takes_is_refused(ticks: int, unit: str | Non
         encode_in_order(RecordBatchEncoder(), values(b"a").append_column("timestamp", column))
     kept = values(b"a").append_column("timestamp", pa.array([last], pa.int64()))
     assert read_by_decoder(encode_in_order(RecordBatchEncoder(), kept))[0][1] == last
+
+
+def test_tables_of_several_chunks_or_none_are_one_batch() -> None:
+    batch = values(b"a", b"b")
+    table = pa.Table.from_batches([batch, batch])
+    assert joined_records(batch) is batch
+    assert joined_records(table)["value"].to_pylist() == [b"a", b"b"] * 2
+    assert joined_records(table.slice(0, 0)).num_rows == 0
+    assert joined_records(pa.Table.from_batches([], batch.schema)).num_rows == 0
+
+
+@pytest.mark.parametrize("name", ["key", "topic"])
+def test_columns_that_no_record_has_and_no_value_are_refused(name: str) -> None:
+    batch = values(b"a")
+    with pytest.raises(SchemaError, match="value is needed"):
+        joined_records(batch.rename_columns([name]))
