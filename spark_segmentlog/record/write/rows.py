@@ -158,4 +158,4 @@ def joined_records(records: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
     if isinstance(records, pa.RecordBatch):
         return records
     batches = records.combine_chunks().to_batches()
-    return pa.concat_batches(batches) if batches else records.schema.empty_table().to_batches()[0]
+    return pa.concat_batches(batches or [pa.RecordBatch.from_pylist([], records.schema)])
