@@ -14,7 +14,7 @@ from spark_segmentlog.log.io.signature import signature_of
 from spark_segmentlog.log.names import MAX_OFFSET
 from spark_segmentlog.log.partition.fetch import FetchedBatches, fetch
 from spark_segmentlog.log.partition.listed_log import RESOLVE_ATTEMPTS, ListedLog
-from spark_segmentlog.log.partition.lost_ranges import OnDataLoss, tell_of_gone
+from spark_segmentlog.log.partition.lost_ranges import tell_of_gone
 from spark_segmentlog.log.partition.pursuit import SegmentPursuit
 from spark_segmentlog.log.partition.scan import READ_COMMITTED, scan_segments
 from spark_segmentlog.log.partition.time_lookup import find_timestamp
@@ -88,7 +88,6 @@ class PartitionLog(ListedLog):
         end_offset: int | None = None,
         options: ScanOptions | None = None,
         on_corrupt: OnCorrupt | None = None,
-        on_data_loss: OnDataLoss | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Read rows of [start, end), which defaults to the whole log, in the order of offsets."""
         options = options or ScanOptions()
@@ -106,7 +105,6 @@ class PartitionLog(ListedLog):
             segments,
             _with_range(options, start, end),
             on_corrupt=on_corrupt,
-            on_data_loss=on_data_loss,
             partition_log=self,
             finds_stable_offset=is_whole,
         )

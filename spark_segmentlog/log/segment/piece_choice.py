@@ -65,7 +65,6 @@ class PieceChooser:
         *,
         start_offset: int,
         end_offset: int,
-        end_position: int | None,
         outcomes: TransactionOutcomes | None,
         on_lost: OnLost | None,
     ) -> None:
@@ -73,7 +72,6 @@ class PieceChooser:
         self._options = options
         self._segment = segment
         self._start_offset = start_offset
-        self._end_position = end_position
         self._outcomes = outcomes
         self._on_lost = on_lost
         self._has_begun = False
@@ -131,7 +129,7 @@ class PieceChooser:
             start_offset=max(self._start_offset, piece.floor),
             end_offset=self.end_offset,
         )
-        return choose_entries(piece.table, wanted, end_position=self._end_position)
+        return choose_entries(piece.table, wanted)
 
     def _end_at_stable(self, outcomes: TransactionOutcomes) -> None:
         self.end_offset = outcomes.stable_offset
@@ -156,8 +154,6 @@ class PieceChooser:
         return start_offset <= begins and (begins < end_offset or is_at_end)
 
     def _is_last(self, table: HeaderTable) -> bool:
-        if self._end_position is not None and table.end_position >= self._end_position:
-            return True
         # Bad bytes after the last good batch are reported too, so those who skip them look on
         # until a batch lies beyond the end.
         if self._options.skip_corrupt:

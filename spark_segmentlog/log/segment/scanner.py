@@ -119,8 +119,6 @@ class SegmentScanner:
         self,
         segment: Segment,
         *,
-        start_position: int | None = None,
-        end_position: int | None = None,
         outcomes: TransactionOutcomes | None = None,
         on_lost: OnLost | None = None,
     ) -> Iterator[pa.RecordBatch]:
@@ -128,14 +126,7 @@ class SegmentScanner:
 
         As `pieces`, with every piece decoded before the next one is chosen.
         """
-        scanned = self.pieces(
-            segment,
-            start_position=start_position,
-            end_position=end_position,
-            outcomes=outcomes,
-            on_lost=on_lost,
-            gives_apart=False,
-        )
+        scanned = self.pieces(segment, outcomes=outcomes, on_lost=on_lost, gives_apart=False)
         with closing(scanned):
             for piece in scanned:
                 yield from piece.decode()
@@ -144,8 +135,6 @@ class SegmentScanner:
         self,
         segment: Segment,
         *,
-        start_position: int | None = None,
-        end_position: int | None = None,
         outcomes: TransactionOutcomes | None = None,
         on_lost: OnLost | None = None,
         gives_apart: bool = True,
@@ -154,8 +143,6 @@ class SegmentScanner:
 
         Parameters
         ----------
-        start_position, end_position : int, optional
-            Starts of batches; found by the filter where not given.
         outcomes : TransactionOutcomes, optional
             Asked for the batches that are not committed, and where the log is stable.
         on_lost : callable, optional
@@ -175,14 +162,12 @@ class SegmentScanner:
         with SharedFile(segment.open_log()) as shared:
             file = shared.file
             end_offset = self._end_offset(segment)
-            if start_position is None:
-                start_position = self._start_position(segment, file)
+            start_position = self._start_position(segment, file)
             chooser = PieceChooser(
                 self.options,
                 segment,
                 start_offset=self.next_offset,
                 end_offset=end_offset,
-                end_position=end_position,
                 outcomes=outcomes,
                 on_lost=on_lost,
             )
@@ -222,7 +207,7 @@ class SegmentScanner:
                     self.next_offset = max(self.next_offset, min(next_offset, chosen.end_offset))
                     if chosen.is_last:
                         return
-            if end_position is None and on_lost is not None:
+            if on_lost is not None:
                 self._look_for_lost(segment, file, walk, chooser.end_offset, on_lost)
 
     def _look_for_lost(

@@ -64,18 +64,13 @@ class EntryChoice:
     has_transactions: bool
 
 
-def choose_entries(
-    table: HeaderTable, record_filter: RecordFilter, *, end_position: int | None = None
-) -> EntryChoice:
-    """Choose by their headers the entries that may hold records that pass a filter.
-
-    Entries that start at or after `end_position` are left out.
-    """
+def choose_entries(table: HeaderTable, record_filter: RecordFilter) -> EntryChoice:
+    """Choose by their headers the entries that may hold records that pass a filter."""
     selected, verified_only = np.empty(len(table), np.bool_), np.empty(len(table), np.bool_)
     has_transactions = select_entries(
         table.entries,
         tuple(record_filter.bounds()),
-        INT64_MAX if end_position is None else end_position,
+        INT64_MAX,
         selected,
         verified_only,
     )

@@ -87,7 +87,7 @@ def null_column(row_count: int) -> BinaryColumn:
     return BinaryColumn(np.zeros(row_count, np.int64), np.full(row_count, -1, np.int64), NO_BYTES)
 
 
-def headers_column(array: ArrowArray, name: str) -> HeadersColumn:
+def headers_column(array: ArrowArray) -> HeadersColumn:
     """Flatten a column of headers: a list of structs of a key and a value.
 
     Raises
@@ -99,18 +99,18 @@ def headers_column(array: ArrowArray, name: str) -> HeadersColumn:
         return NO_HEADERS
     if not _is_headers_type(array.type):
         raise SchemaError(
-            f"column {name} is {array.type}, allowed is ARRAY<STRUCT<key STRING, value BINARY>>"
+            f"column headers is {array.type}, allowed is ARRAY<STRUCT<key STRING, value BINARY>>"
         )
     offsets = _offsets(array)
     lengths = offsets[1:] - offsets[:-1]
     if array.null_count:
         lengths[_nulls(array)] = 0
     items = array.values
-    keys = binary_column(items.field(0), f"{name}.key")
+    keys = binary_column(items.field(0), "headers.key")
     if items.null_count:
         # A null struct has no key either; its children may hold anything.
         keys.lengths[_nulls(items)] = -1
-    return HeadersColumn(offsets[:-1], lengths, keys, binary_column(items.field(1), name))
+    return HeadersColumn(offsets[:-1], lengths, keys, binary_column(items.field(1), "headers"))
 
 
 def _is_headers_type(data_type: pa.DataType) -> bool:

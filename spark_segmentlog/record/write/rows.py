@@ -71,7 +71,7 @@ def checked_rows(
     """
     headers = NO_HEADERS
     if "headers" in records.schema.names:
-        headers = headers_column(records.column("headers"), "headers")
+        headers = headers_column(records.column("headers"))
         _check_header_keys(headers, first_row)
     timestamps = np.full(records.num_rows, append_time_ms)
     if keeps_timestamps and "timestamp" in records.schema.names:

@@ -20,7 +20,6 @@ def chosen(tmp_path: Path) -> ChosenPiece:
         segment,
         start_offset=12,
         end_offset=25,
-        end_position=None,
         outcomes=None,
         on_lost=None,
     )

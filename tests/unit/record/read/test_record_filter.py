@@ -47,13 +47,11 @@ FILTERS = st.builds(
 )
 
 
-def is_wanted_plainly(row: np.ndarray, wanted: RecordFilter, end_position: int | None) -> str:
+def is_wanted_plainly(row: np.ndarray, wanted: RecordFilter) -> str:
     """Say ``selected``, ``verified_only`` or nothing of one header, by the rules in words."""
     if row[fields.LAST_OFFSET] < wanted.start_offset:
         return ""
     if row[fields.BASE_OFFSET] >= wanted.end_offset:
-        return ""
-    if end_position is not None and row[fields.POSITION] >= end_position:
         return ""
     attributes = int(row[fields.ATTRIBUTES])
     is_batch = row[fields.MAGIC] == MAGIC_V2
@@ -70,12 +68,12 @@ def is_wanted_plainly(row: np.ndarray, wanted: RecordFilter, end_position: int |
     return left_out if is_append_time and is_late else "selected"
 
 
-@given(table=header_tables(), wanted=FILTERS, end_position=st.none() | st.integers(0, 80))
+@given(table=header_tables(), wanted=FILTERS)
 def test_the_kernel_chooses_what_a_plain_loop_chooses(
-    table: HeaderTable, wanted: RecordFilter, end_position: int | None
+    table: HeaderTable, wanted: RecordFilter
 ) -> None:
-    choice = choose_entries(table, wanted, end_position=end_position)
-    plain = [is_wanted_plainly(row, wanted, end_position) for row in table.entries]
+    choice = choose_entries(table, wanted)
+    plain = [is_wanted_plainly(row, wanted) for row in table.entries]
     assert choice.selected.tolist() == [what == "selected" for what in plain]
     assert choice.verified_only.tolist() == [what == "verified_only" for what in plain]
     has_transactions = any(choice.selected & table.is_transactional)
