@@ -249,6 +249,30 @@ copy_bytes: Callable[[Bytes, int, Bytes, int, int], None] = intrinsic(_copy)
 """`memcpy` between two byte arrays: target, index, source, index, count."""
 
 
+def _copy_intrinsic(size: int) -> Callable[[Bytes, int, Bytes, int], None]:
+    """Make a copy of so many bytes, which takes a few moves of wide registers."""
+
+    def copy(_context: Any, target: Any, _target_at: Any, source: Any, _source_at: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            whole = ir.IntType(8 * size).as_pointer()
+            from_array = context.make_array(signature.args[2])(context, builder, args[2])
+            to_array = context.make_array(signature.args[0])(context, builder, args[0])
+            source_at = builder.bitcast(builder.gep(from_array.data, [args[3]]), whole)
+            target_at = builder.bitcast(builder.gep(to_array.data, [args[1]]), whole)
+            builder.store(builder.load(source_at, align=1), target_at, align=1)
+            return context.get_dummy_value()
+
+        return types.void(target, types.int64, source, types.int64), generate
+
+    compiled: Callable[[Bytes, int, Bytes, int], None] = intrinsic(copy)
+    return compiled
+
+
+copy_16_bytes = _copy_intrinsic(16)
+copy_64_bytes = _copy_intrinsic(64)
+"""Copies of fixed size between two byte arrays: target, index, source, index."""
+
+
 def _load_intrinsic(
     bits: int, result: Any, *, big_endian: bool
 ) -> Callable[[Bytes | Int64s, int], int]:

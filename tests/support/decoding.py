@@ -48,6 +48,8 @@ class Failure:
     length: int
 
 
+# More than any loop reads at once.
+_BEHIND = bytes(range(256)) * 2
 MALFORMED_TIMESTAMP = Failure(MalformedTimestampError, 0, 0, 0)
 
 
@@ -126,11 +128,17 @@ def plain_entry(data: bytes, **options: Any) -> list[Row]:
 
 
 def outcomes_of_decoder(data: bytes, **options: Any) -> Iterator[list[Row] | Failure]:
-    """Decode entry by entry: the rows of each, or how it fails."""
+    """Decode entry by entry: the rows of each, or how it fails.
+
+    The same, as is asserted, with much behind the entry in memory and with nothing behind it.
+    """
     array, table = as_array(data), scan(data)
+    longer = as_array(data + _BEHIND)
     for index in range(len(table)):
         reader = decoder(validate_first=True, **options)
-        yield _outcome_of_entry(reader, array, table, index)
+        outcome = _outcome_of_entry(reader, array, table, index)
+        assert _outcome_of_entry(reader, longer, table, index) == outcome
+        yield outcome
 
 
 def _outcome_of_entry(

@@ -142,6 +142,14 @@ def is_wanted(offset: int, timestamp: int, settings: Settings) -> bool:
 
 
 @inlined
+def headers_bytes(state: Int64s) -> int:
+    """What the headers that are written count against the limit of bytes."""
+    used: int = state[HEADER_KEY_BYTES] + state[HEADER_VALUE_BYTES]
+    used += HEADER_ENTRY_BYTES * state[HEADERS]
+    return used
+
+
+@inlined
 def _put_bytes(
     column: BinaryBuffers, index: int, used: int, body: Bytes, position: int, length: int
 ) -> int:
@@ -238,14 +246,9 @@ def put_record(
     key_bytes = max(key_length, 0)
     value_bytes = max(value_length, 0)
     count = state[COUNT]
-    used = (
-        state[KEY_BYTES]
-        + state[VALUE_BYTES]
-        + state[HEADER_KEY_BYTES]
-        + state[HEADER_VALUE_BYTES]
-        + HEADER_ENTRY_BYTES * (state[HEADERS] + header_count)
-    )
+    used = state[KEY_BYTES] + state[VALUE_BYTES] + headers_bytes(state)
     needed = used + key_bytes + value_bytes + header_key_bytes + header_value_bytes
+    needed += HEADER_ENTRY_BYTES * header_count
     if count == settings.max_rows or (count > 0 and needed > settings.max_bytes):
         return OUTPUT_FULL
     if _ask_for_room(
