@@ -52,7 +52,7 @@ def query_sizes_figures(settings: Settings) -> Iterator[Figure]:
     with spark_session({PUSHDOWN_CONF: "true"}) as spark:
         # What a session does once is done, and all data read, before the first size.
         _queried(spark, settings, 2 * SEGMENTS_PER_PARTITION)
-        for segments_count in SEGMENTS_COUNTS:
+        for segments_count in _counts_at_scale(settings):
             yield _queried(spark, settings, segments_count)
 
 
@@ -68,6 +68,11 @@ def planning_sizes_figures(settings: Settings) -> Iterator[Figure]:
             "a bare walk": seconds(partial(walk_names, directory)),
         }
         yield _figure(f"planned_{segments_count}", segments_count, _best(sides, settings))
+
+
+def _counts_at_scale(settings: Settings) -> list[int]:
+    """Give the sizes up to the largest one's share, since it is tasks that take the time."""
+    return [count for count in SEGMENTS_COUNTS if count <= settings.sized(SEGMENTS_COUNTS[-1])]
 
 
 def _queried(spark: SparkSession, settings: Settings, segments_count: int) -> Figure:
