@@ -13,6 +13,8 @@ import fcntl
 import logging
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final
 
@@ -92,11 +94,8 @@ def read_plain_file(path: str) -> bytes:
     ------
     UnsafeTargetError
     """
-    descriptor = open_plain_file(path)
-    try:
+    with closed_after(open_plain_file(path)) as descriptor:
         return read_exactly(descriptor, 0, os.fstat(descriptor).st_size)
-    finally:
-        os.close(descriptor)
 
 
 def open_plain_file(path: str) -> int:
@@ -127,6 +126,15 @@ def _is_link(path: str) -> UnsafeTargetError:
 def close(descriptor: int) -> None:
     """Close a descriptor."""
     os.close(descriptor)
+
+
+@contextmanager
+def closed_after(descriptor: int) -> Iterator[int]:
+    """Close a descriptor at the end of a ``with`` block."""
+    try:
+        yield descriptor
+    finally:
+        close(descriptor)
 
 
 def write_all(descriptor: int, data: bytes | bytearray | memoryview, position: int) -> None:
@@ -305,17 +313,20 @@ def copy_range(
 
 def copy_file(source: str, target: str) -> None:
     """Copy a file to a new name and sync its bytes; the name lasts once the folder is synced."""
-    reading = open_plain_file(source)
-    try:
-        writing = create_exclusive(target)
-        try:
-            size_bytes = os.fstat(reading).st_size
-            copy_range(reading, writing, source_position=0, target_position=0, length=size_bytes)
-            fsync(writing)
-        finally:
-            close(writing)
-    finally:
-        os.close(reading)
+    with (
+        closed_after(open_plain_file(source)) as reading,
+        closed_after(create_exclusive(target)) as writing,
+    ):
+        size_bytes = os.fstat(reading).st_size
+        copy_range(reading, writing, source_position=0, target_position=0, length=size_bytes)
+        fsync(writing)
+
+
+def cut(path: str, size_bytes: int, *, create: bool = False) -> None:
+    """Cut a file off at a size, and make that last."""
+    with closed_after(open_for_update(path, create=create)) as descriptor:
+        truncate(descriptor, size_bytes)
+        fsync(descriptor)
 
 
 def write_atomically(path: str, data: bytes, *, durable: bool = True) -> None:
@@ -325,14 +336,11 @@ def write_atomically(path: str, data: bytes, *, durable: bool = True) -> None:
     `durable` the bytes are not synced either: for files that may be lost with the power.
     """
     temporary = path + TEMPORARY_SUFFIX
-    descriptor = open_for_update(temporary, create=True)
-    try:
+    with closed_after(open_for_update(temporary, create=True)) as descriptor:
         truncate(descriptor, 0)
         write_all(descriptor, data, 0)
         if durable:
             fsync(descriptor)
-    finally:
-        close(descriptor)
     rename(temporary, path)
 
 

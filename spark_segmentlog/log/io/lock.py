@@ -172,14 +172,12 @@ def is_locked(log_directory: str) -> bool:
         descriptor = files.open_plain_file(path)
     except FileNotFoundError:
         return False
-    try:
+    with files.closed_after(descriptor):
         if command is None:
             return False
         wanted = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
         kind = _FLOCK.unpack(fcntl.fcntl(descriptor, command, wanted))[0]
         return bool(kind != fcntl.F_UNLCK)
-    finally:
-        files.close(descriptor)
 
 
 def is_of_this_process(process_id: int) -> bool:

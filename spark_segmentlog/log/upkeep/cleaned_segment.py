@@ -184,12 +184,9 @@ class CleanedSegment:
             self._descriptor = None
 
     def _write(self, kind: str, data: bytes) -> None:
-        descriptor = files.create_exclusive(self._path(kind))
-        try:
+        with files.closed_after(files.create_exclusive(self._path(kind))) as descriptor:
             files.write_all(descriptor, data, 0)
             files.fsync(descriptor)
-        finally:
-            files.close(descriptor)
 
     def _path(self, kind: str) -> str:
         return segment_path(self._directory, self.segment_end.base_offset, kind, CLEANED_SUFFIX)

@@ -39,13 +39,7 @@ def take_mark_away(log: PartitionLog) -> None:
 
 def cut_off(survey: SegmentSurvey) -> None:
     """Cut a segment off where its first bad bytes begin."""
-    segment = survey.segment
-    descriptor = files.open_for_update(segment.log_path)
-    try:
-        files.truncate(descriptor, survey.valid_bytes)
-        files.fsync(descriptor)
-    finally:
-        files.close(descriptor)
+    files.cut(survey.segment.log_path, survey.valid_bytes)
 
 
 def delete_segments(segments: Sequence[Segment]) -> None:

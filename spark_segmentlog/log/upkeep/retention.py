@@ -373,15 +373,6 @@ def _roll_empty_segment(choice: _Choice) -> int:
     write_snapshot(directory, end_offset, survey.producers.states)
     # The log comes last: a segment without its indexes would be taken for a damaged one.
     for kind in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
-        _create_empty(segment_path(directory, end_offset, kind))
+        files.cut(segment_path(directory, end_offset, kind), 0, create=True)
     files.fsync_directory(directory)
     return end_offset
-
-
-def _create_empty(path: str) -> None:
-    descriptor = files.open_for_update(path, create=True)
-    try:
-        files.truncate(descriptor, 0)
-        files.fsync(descriptor)
-    finally:
-        files.close(descriptor)

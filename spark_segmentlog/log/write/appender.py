@@ -327,11 +327,5 @@ def _remove_segments_after(directory: str, base_offset: int) -> None:
 
 def _cut(directory: str, segment_end: SegmentEnd) -> None:
     """Cut a torn tail off a `.log`, and make that last."""
-    descriptor = files.open_for_update(
-        os.path.join(directory, segment_file_name(segment_end.base_offset, LOG_SUFFIX))
-    )
-    try:
-        files.truncate(descriptor, segment_end.size_bytes)
-        files.fsync(descriptor)
-    finally:
-        files.close(descriptor)
+    name = segment_file_name(segment_end.base_offset, LOG_SUFFIX)
+    files.cut(os.path.join(directory, name), segment_end.size_bytes)

@@ -97,13 +97,10 @@ def write_entries(
 
 
 def _write_after(path: str, position: int, data: bytes, *, durable: bool) -> None:
-    descriptor = files.open_for_update(path)
-    try:
+    with files.closed_after(files.open_for_update(path)) as descriptor:
         if data:
             files.write_all(descriptor, data, position)
         if os.fstat(descriptor).st_size > position + len(data):
             files.truncate(descriptor, position + len(data))
         if durable:
             files.fsync(descriptor)
-    finally:
-        files.close(descriptor)

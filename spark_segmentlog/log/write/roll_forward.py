@@ -216,8 +216,9 @@ def _write_log(plan: PartitionPlan, segment: SegmentPlan, sources: StagedSources
             _adopt(adopt, path, sources)
         start = adopt.size_bytes
     copies = copy_steps(plan, segment.base_offset)
-    descriptor = files.open_for_update(path, create=segment.file_bytes_before < 0)
-    try:
+    with files.closed_after(
+        files.open_for_update(path, create=segment.file_bytes_before < 0)
+    ) as descriptor:
         is_longer = os.fstat(descriptor).st_size > start
         if is_longer:
             files.truncate(descriptor, start)
@@ -231,8 +232,6 @@ def _write_log(plan: PartitionPlan, segment: SegmentPlan, sources: StagedSources
             )
         if copies or is_longer or (adopt is None and segment.file_bytes_before < 0):
             files.fsync(descriptor)
-    finally:
-        files.close(descriptor)
 
 
 def _adopt(adopt: AdoptStep, path: str, sources: StagedSources) -> None:
@@ -247,8 +246,7 @@ def _adopt(adopt: AdoptStep, path: str, sources: StagedSources) -> None:
 
 def _copy_whole(adopt: AdoptStep, path: str, sources: StagedSources) -> None:
     temporary = path + files.TEMPORARY_SUFFIX
-    descriptor = files.open_for_update(temporary, create=True)
-    try:
+    with files.closed_after(files.open_for_update(temporary, create=True)) as descriptor:
         files.truncate(descriptor, 0)
         files.copy_range(
             sources.open(adopt.staged_path),
@@ -258,8 +256,6 @@ def _copy_whole(adopt: AdoptStep, path: str, sources: StagedSources) -> None:
             length=adopt.size_bytes,
         )
         files.fsync(descriptor)
-    finally:
-        files.close(descriptor)
     files.rename(temporary, path)
 
 

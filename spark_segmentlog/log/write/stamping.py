@@ -69,11 +69,9 @@ def inspect_staged(file: StagedFile) -> InspectedFile:
         raise StagingError(
             f"staged file is missing, of {file.size_bytes} bytes (file {file.path})"
         ) from error
-    try:
+    with files.closed_after(descriptor):
         status = os.fstat(descriptor)
         first_header = files.read_exactly(descriptor, 0, RECORD_BATCH_HEADER.size)
-    finally:
-        files.close(descriptor)
     if status.st_size != file.size_bytes:
         raise StagingError(
             f"staged file has {status.st_size} bytes, its task reported {file.size_bytes} "
@@ -98,15 +96,12 @@ def stamp_offsets(
     StagingError
         The headers are not those that the task reported; nothing was written.
     """
-    descriptor = files.open_for_update(inspected.file.path)
-    try:
+    with files.closed_after(files.open_for_update(inspected.file.path)) as descriptor:
         headers = _read_headers(descriptor, inspected.file)
         _check(headers, inspected)
         stamps = _stamps(headers, inspected, base_offsets, leader_epochs)
         _write_stamps(descriptor, headers, stamps)
         files.fsync(descriptor)
-    finally:
-        files.close(descriptor)
     return _extents(headers, inspected, stamps) if _has_large_batches(inspected.file) else []
 
 
@@ -137,11 +132,8 @@ def header_checksum_of(path: str, size_bytes: int) -> int:
     StagingError
         They are no record batches.
     """
-    descriptor = files.open_plain_file(path)
-    try:
+    with files.closed_after(files.open_plain_file(path)) as descriptor:
         return _scan_pieces(descriptor, path, size_bytes).checksum()
-    finally:
-        files.close(descriptor)
 
 
 def _read_headers(descriptor: int, file: StagedFile) -> StagedHeaders:

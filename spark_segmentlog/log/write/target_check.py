@@ -112,8 +112,7 @@ def _check_copied(
     Up to `torn_bytes` the file held a torn tail before, which may be there again.
     """
     source = sources.open(step.staged_path)
-    target = files.open_plain_file(path)
-    try:
+    with files.closed_after(files.open_plain_file(path)) as target:
         done, there = (
             max(torn_bytes - step.position, 0),
             min(step.length_bytes, size - step.position),
@@ -128,8 +127,6 @@ def _check_copied(
                     f"{step.position + done} (file {path})"
                 )
             done += count
-    finally:
-        files.close(target)
 
 
 def check_copies(plan: PartitionPlan, segment: SegmentPlan, sources: StagedSources) -> None:
@@ -206,11 +203,8 @@ def _size_if_there(path: str) -> int:
 
 
 def _first_header(path: str) -> bytes:
-    descriptor = files.open_plain_file(path)
-    try:
+    with files.closed_after(files.open_plain_file(path)) as descriptor:
         return files.read_exactly(descriptor, 0, RECORD_BATCH_HEADER.size)
-    finally:
-        files.close(descriptor)
 
 
 def _unexpected(path: str, size: int, segment: SegmentPlan) -> RecoveryError:

@@ -160,3 +160,23 @@ def test_without_fallocate_a_full_disk_is_told_all_the_same(
             files.allocate(descriptor, 2**62)
     finally:
         files.close(descriptor)
+
+
+def test_a_descriptor_is_closed_after_a_block_that_fails_too(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with (
+        pytest.raises(ZeroDivisionError),
+        files.closed_after(files.create_exclusive(str(path))) as descriptor,
+    ):
+        raise ZeroDivisionError
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+
+
+def test_a_file_is_cut_off_or_made_empty(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"12345")
+    files.cut(str(path), 2)
+    assert path.read_bytes() == b"12"
+    files.cut(str(tmp_path / "new"), 0, create=True)
+    assert (tmp_path / "new").read_bytes() == b""
