@@ -206,7 +206,8 @@ class LogBuilder:
             rows = [f"{epoch} {start}" for epoch, start in leader_epochs]
             _write_checkpoint(directory / "leader-epoch-checkpoint", rows)
         if topic_id != "":
-            _write_partition_metadata(directory, topic_id or default_topic_id(topic))
+            text = f"version: 0\ntopic_id: {topic_id or default_topic_id(topic)}"
+            (directory / "partition.metadata").write_text(text)
         return directory
 
     def log_start_offsets(self, offsets: Mapping[tuple[str, int], int]) -> Path:
@@ -338,7 +339,3 @@ def _write_snapshot(directory: Path, offset: int, entries: Sequence[ProducerStat
 def _write_checkpoint(path: Path, rows: Sequence[str]) -> Path:
     path.write_text("\n".join([str(_CHECKPOINT_VERSION), str(len(rows)), *rows]) + "\n")
     return path
-
-
-def _write_partition_metadata(directory: Path, topic_id: str) -> None:
-    (directory / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")

@@ -167,7 +167,7 @@ class ChunkedLayout:
         size, expected = stored.size(), manifest.stored_span(0, manifest.chunks_count - 1)[1]
         if size != expected:
             stored.close()
-            chunk = min(_chunk_at(manifest, size), manifest.chunks_count - 1)
+            chunk = int(manifest.stored_ends[:-1].searchsorted(size, "right"))
             raise RemoteStorageError(
                 f"{path}{LOG_SUFFIX} has {size} bytes, its manifest says {expected}; chunk {chunk} "
                 "of it is the first that is not as the manifest says"
@@ -206,10 +206,6 @@ class ChunkedLayout:
     def object_path(self, path: str) -> str:
         """Name the object with a segment's chunks."""
         return path + LOG_SUFFIX
-
-
-def _chunk_at(manifest: SegmentManifest, position: int) -> int:
-    return int(manifest.stored_ends.searchsorted(position, "right"))
 
 
 def _topics(storage: Storage, root: str) -> Iterable[tuple[str, str]]:

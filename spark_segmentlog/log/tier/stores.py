@@ -29,17 +29,7 @@ class RemoteStore:
     @property
     def layout(self) -> Layout:
         """How it names and forms its objects."""
-        return find_layout(self.layout_name)
-
-
-def find_layout(name: str) -> Layout:
-    """Find a layout by its name.
-
-    Raises
-    ------
-    KeyError
-    """
-    return {layout.name: layout for layout in LAYOUTS}[name]
+        return next(layout for layout in LAYOUTS if layout.name == self.layout_name)
 
 
 def layout_names() -> Sequence[str]:

@@ -129,7 +129,7 @@ def _journal(
         application=request.application,
         version=request.version,
         index_interval_bytes=request.config.index_interval_bytes,
-        clean_shutdown_mark=_read_mark(directory),
+        clean_shutdown_mark=LOCAL.read_file(os.path.join(directory, CLEAN_SHUTDOWN_MARK)),
         staged_paths=tuple(sorted(staged)),
         partitions=plans,
     )
@@ -274,10 +274,6 @@ def _extents_by_partition(
                 found.setdefault(write.topic_partitions[extent.partition_index], []).append(placed)
                 position += extent.size_bytes
     return found
-
-
-def _read_mark(log_directory: str) -> bytes | None:
-    return LOCAL.read_file(os.path.join(log_directory, CLEAN_SHUTDOWN_MARK))
 
 
 def _stamp(

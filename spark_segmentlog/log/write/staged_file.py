@@ -98,17 +98,13 @@ class OpenStagedFile:
         return count
 
     def seal(self) -> None:
-        """Sync and close."""
+        """Sync, so that no write error is forgotten, and close; it may be appended to again."""
         if self._is_synced and not self.is_open:
             return
         self._reopen()
         files.fsync(self._descriptor)
         self._is_synced = True
         self._close()
-
-    def suspend(self) -> None:
-        """Close for now, as there are many; synced first, so that no write error is forgotten."""
-        self.seal()
 
     def discard(self) -> None:
         """Close and remove."""

@@ -192,7 +192,7 @@ class StagingWriter:
     def _open_file(self, directory: str) -> OpenStagedFile:
         open_files = [file for file in self._written if file.is_open]
         if len(open_files) >= MAX_OPEN_FILES:
-            open_files[0].suspend()
+            open_files[0].seal()
         path = os.path.join(directory, f"{self._name_prefix}{len(self._written)}{STAGED_SUFFIX}")
         file = OpenStagedFile(path, self._config)
         self._written.append(file)
