@@ -3,9 +3,11 @@
 numba caches compiled code beside the source, or in the user's cache directory. Where neither can
 be written (read-only installs, zips, eggs, users without a home) it refuses at import; here a
 folder of the user's own among the temporary files is taken then, or else every process compiles
-again, and either is told in one line. What the cache holds belongs to the code of the function and
-of all that it calls, not to the time stamp of one file: kernels call each other across files, and a
-wheel may give all versions of a file the same time.
+again, and either is told in one line. What somebody else compiled beside the source, or in the
+folder that ``NUMBA_CACHE_DIR`` names, is loaded from there and needs no such folder. What the cache
+holds belongs to the code of the function and of all that it calls, not to the time stamp of one
+file: kernels call each other across files, and a wheel may give all versions of a file the same
+time.
 
 Kernels own no memory: they make no arrays, and so are compiled without numba's reference counts,
 which cost a record five times what its bytes do.
@@ -20,7 +22,7 @@ import os
 import pickle
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import resources
 from typing import Any, ClassVar, ParamSpec, TypeVar, get_type_hints
 
@@ -43,10 +45,7 @@ _CACHE_ERRORS = (OSError, EOFError, pickle.PickleError, AttributeError, ImportEr
 def kernel(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Compile a function of flat arrays and numbers at its first call; it runs without the GIL."""
     dispatcher = numba.njit(nogil=True, _nrt=False)(function)
-    try:
-        dispatcher._cache = _KernelCache(function)
-    except (RuntimeError, OSError) as error:
-        _warn_once("kernels are compiled in every process, for seconds each", str(error))
+    dispatcher._cache = _cache_of(function)
     compiled: Callable[_P, _R] = dispatcher
     return compiled
 
@@ -94,13 +93,13 @@ def _temporary_folder() -> str:
     return folder
 
 
-class _TemporaryPlace(caching._CacheLocator):  # type: ignore[misc]
-    """Where numba keeps what it compiled from one file: among the temporary files."""
+class _Place(caching._CacheLocator):  # type: ignore[misc]
+    """A folder where numba keeps what it compiled from one file."""
 
-    def __init__(self, function: Callable[..., Any], file: str) -> None:
+    def __init__(self, function: Callable[..., Any], file: str, folder: str) -> None:
         self._py_file = file
         self._line = function.__code__.co_firstlineno
-        self._folder = os.path.join(_temporary_folder(), self.get_suitable_cache_subpath(file))
+        self._folder = folder
 
     def get_cache_path(self) -> str:
         return self._folder
@@ -112,6 +111,31 @@ class _TemporaryPlace(caching._CacheLocator):  # type: ignore[misc]
         return str(self._line)
 
 
+@functools.cache
+def _holds_kernels(folder: str) -> bool:
+    try:
+        return any(name.endswith(".nbi") for name in os.listdir(folder))
+    except OSError:
+        return False
+
+
+class _ShippedPlace:
+    """The named folder, or the one beside the source, if this user may only read it."""
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], file: str) -> _Place | None:
+        for folder in cls._folders(file):
+            if not os.access(folder, os.W_OK) and _holds_kernels(folder):
+                return _Place(function, file, folder)
+        return None
+
+    @staticmethod
+    def _folders(file: str) -> Iterator[str]:
+        if config.CACHE_DIR:
+            yield os.path.join(config.CACHE_DIR, _Place.get_suitable_cache_subpath(file))
+        yield os.path.join(os.path.dirname(file), "__pycache__")
+
+
 class _WritablePlace:
     """The first of numba's places, or else the temporary one, that takes a file."""
 
@@ -121,7 +145,8 @@ class _WritablePlace:
             place = places.from_function(function, file)
             if place is not None and cls._takes_a_file(place):
                 return place
-        place = _TemporaryPlace(function, file)
+        subpath = _Place.get_suitable_cache_subpath(file)
+        place = _Place(function, file, os.path.join(_temporary_folder(), subpath))
         place.ensure_cache_path()
         return place
 
@@ -134,14 +159,18 @@ class _WritablePlace:
         return True
 
 
-class _PlacedCacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
+class _WritableCacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
     _locator_classes: ClassVar = [_WritablePlace]
+
+
+class _ShippedCacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
+    _locator_classes: ClassVar = [_ShippedPlace]
 
 
 class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
     """numba's cache, stamped with what was compiled; trouble with it means a compilation."""
 
-    _impl_class = _PlacedCacheImpl
+    _impl_class: ClassVar = _WritableCacheImpl
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
@@ -150,6 +179,10 @@ class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
             filename_base=self._impl.filename_base,
             source_stamp=_digest_of(function),
         )
+
+    def signatures(self) -> list[Any]:
+        """List the arguments for which code is kept, of this processor and others."""
+        return [signature for signature, *_ in self._cache_file._load_index()]
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
@@ -169,6 +202,38 @@ class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
             super().save_overload(sig, data)
         except _CACHE_ERRORS as error:
             _warn_once("compiled kernels are not kept", str(error))
+
+
+class _ShippedCache(_KernelCache):
+    """What came with the environment; the user's own cache has, and takes, what that lacks."""
+
+    _impl_class = _ShippedCacheImpl
+
+    @functools.cached_property
+    def _own(self) -> Any:
+        return _own_cache(self._py_func)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        compiled = super().load_overload(sig, target_context)
+        return compiled if compiled is not None else self._own.load_overload(sig, target_context)
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        self._own.save_overload(sig, data)
+
+
+def _cache_of(function: Callable[..., Any]) -> Any:
+    try:
+        return _ShippedCache(function)
+    except RuntimeError:  # numba's for a function that has no place
+        return _own_cache(function)
+
+
+def _own_cache(function: Callable[..., Any]) -> Any:
+    try:
+        return _KernelCache(function)
+    except (RuntimeError, OSError) as error:
+        _warn_once("kernels are compiled in every process, for seconds each", str(error))
+        return caching.NullCache()
 
 
 def _digest_of(function: Callable[..., Any]) -> str:

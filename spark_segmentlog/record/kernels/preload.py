@@ -48,7 +48,7 @@ def load_cached_kernels() -> int:
 def _load(dispatcher: Any) -> int:
     loaded = 0
     try:
-        for signature, _, _ in dispatcher._cache._cache_file._load_index():
+        for signature in dispatcher._cache.signatures():
             compiled = dispatcher._cache.load_overload(signature, cpu_target.target_context)
             if compiled is not None and signature not in dispatcher.overloads:
                 # Without this, a kernel that is compiled later cannot call this one.

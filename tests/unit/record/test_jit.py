@@ -189,3 +189,55 @@ def test_no_code_is_loaded_from_a_temporary_folder_that_is_not_the_users_own(
         assert len(done.stderr.splitlines()) == 1
         assert done.stderr.startswith("kernels are compiled in every process, for seconds each: ")
     assert not [path for path in tmp_path.rglob("*.nb*") if path.is_file()]
+
+
+_READ_ONLY = """
+import os, tempfile
+access, temporary_file = os.access, tempfile.TemporaryFile
+
+def is_shipped(path):
+    return str(path).startswith(os.environ["SHIPPED"])
+
+def refuse_the_shipped(dir):
+    if is_shipped(dir):
+        raise PermissionError(dir)
+    return temporary_file(dir=dir)
+
+os.access = lambda path, mode: access(path, mode) and not (mode & os.W_OK and is_shipped(path))
+tempfile.TemporaryFile = refuse_the_shipped
+"""
+
+
+def _shipped(tmp_path: Path, *, beside_the_source: bool) -> tuple[Path, dict[str, str]]:
+    """Compile a kernel as whoever makes an environment, for users who cannot write it."""
+    root, environment = _blocked_install(tmp_path, zipped=False)
+    if beside_the_source:
+        for path in root.rglob("__pycache__"):
+            path.unlink()
+        assert _probe(tmp_path, environment, root) == "0"
+        root = root.rename(tmp_path / "unpacked on another machine")
+        return root, {**environment, "SHIPPED": str(root)}
+    environment["NUMBA_CACHE_DIR"] = environment["SHIPPED"] = str(tmp_path / "kernels")
+    assert _probe(tmp_path, environment, root) == "0"
+    return root, environment
+
+
+@pytest.mark.parametrize("beside_the_source", [False, True])
+def test_kernels_that_an_environment_ships_are_taken_by_users_who_cannot_write_it(
+    tmp_path: Path, beside_the_source: bool
+) -> None:
+    root, environment = _shipped(tmp_path, beside_the_source=beside_the_source)
+    done = _run(_READ_ONLY + _PROBE, tmp_path, environment, root)
+    assert (done.stdout, done.stderr) == ("1\n", "")
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_what_a_shipped_cache_lacks_is_kept_among_the_temporary_files(tmp_path: Path) -> None:
+    root, environment = _shipped(tmp_path, beside_the_source=False)
+    (lacking,) = (tmp_path / "kernels").rglob("*crc32c_of*.nbc")
+    lacking.unlink()
+    first, second = (_run(_READ_ONLY + _PROBE, tmp_path, environment, root) for _ in range(2))
+    assert (first.stdout, second.stdout) == ("0\n", "1\n")
+    assert first.stderr.startswith("compiled kernels are kept in ")
+    assert second.stderr == ""
+    assert not lacking.exists()
