@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -11,13 +11,14 @@ from spark_segmentlog.record.codec.codec import (
     SMALL_BLOCK_BYTES,
     WHOLE_BLOCK_BYTES,
     BlockError,
+    BlockTooLargeError,
     OutputFullError,
     check_block_size,
 )
 from spark_segmentlog.record.codec.codecs import ZSTD, decompress_into, is_surely_large
 from spark_segmentlog.record.codec.zstd import raw_frame
 from spark_segmentlog.record.layout import MAGIC_V2
-from spark_segmentlog.record.types import Bytes, bytes_view
+from spark_segmentlog.record.types import Bytes, Int64s, bytes_view
 
 _MARKER_PREFIX = b"\x80" * 6
 _MARKER_SECRET_BYTES = 16
@@ -84,6 +85,32 @@ class DecompressionBuffer:
             check_block_size(size, self.max_bytes)
         self.used_bytes = used + size
         return True
+
+    def append_each(self, blocks: Iterable[tuple[int, memoryview, int]]) -> Int64s:
+        """Decompress blocks (codec, block, format) one after the other into an empty buffer.
+
+        Returns
+        -------
+        ndarray of int64, shape (n, 2)
+            Start and end of each, up to the first that is bad or does not fit. Those before it are
+            to be decoded first; then it is the first of its group, and is told.
+
+        Raises
+        ------
+        OutputFullError
+            When the first does not fit alone.
+        """
+        assert not self.used_bytes
+        spans: list[tuple[int, int]] = []
+        for codec, block, magic in blocks:
+            used = self.used_bytes
+            try:
+                if used >= self.GROUP_BYTES or not self.append(codec, block, magic=magic):
+                    break
+            except (BlockError, BlockTooLargeError):
+                break
+            spans.append((used, self.used_bytes))
+        return np.array(spans, np.int64).reshape(-1, 2)
 
     def append_joined(self, blocks: Sequence[memoryview]) -> bool:
         """Decompress zstd blocks by one call, a marker after each, into an empty buffer.

@@ -21,6 +21,7 @@ from spark_segmentlog.record.kernels import (
     output,
     producers,
     records,
+    wrappers,
 )
 
 _log = logging.getLogger(__name__)
@@ -35,7 +36,17 @@ def load_cached_kernels() -> int:
     int
         How many were loaded; what the cache lacks is compiled at its first call.
     """
-    modules = (codec_kernels, checksum, headers, records, messages, output, decode, producers)
+    modules = (
+        codec_kernels,
+        checksum,
+        headers,
+        records,
+        messages,
+        output,
+        decode,
+        producers,
+        wrappers,
+    )
     named = {
         value
         for module in modules

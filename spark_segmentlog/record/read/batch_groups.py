@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from spark_segmentlog.record import header_fields as fields
-from spark_segmentlog.record.codec.codec import BlockError, BlockTooLargeError, OutputFullError
 from spark_segmentlog.record.codec.codec_kernels import whole_frames
 from spark_segmentlog.record.codec.codecs import ZSTD
 from spark_segmentlog.record.codec.decompression_buffer import DecompressionBuffer
@@ -39,30 +38,14 @@ class BatchGroups:
             if len(joined):
                 return joined
             self._buffer.clear()
-        spans = self._decompress_each(source, rows, codecs)
+        spans = self._buffer.append_each(
+            (codec, source.records(row), MAGIC_V2)
+            for row, codec in zip(rows.tolist(), codecs.tolist(), strict=True)
+        )
         if len(zstd_rows) > 1 and len(spans):
             alone = source.entries[rows[: len(spans)], fields.SIZE_BYTES]
             self._buffer.learn(int(alone.sum()))
         return spans
-
-    def _decompress_each(self, source: DecoderInput, rows: Int64s, codecs: Int64s) -> Int64s:
-        scratch = self._buffer
-        spans: list[tuple[int, int]] = []
-        for row, codec in zip(rows.tolist(), codecs.tolist(), strict=True):
-            used = scratch.used_bytes
-            try:
-                block = source.records(row)
-                if used >= scratch.GROUP_BYTES or not scratch.append(codec, block, magic=MAGIC_V2):
-                    break
-            except OutputFullError:
-                if not spans:
-                    raise
-                break
-            except (BlockError, BlockTooLargeError):
-                # Those before it are decoded first; then it is the first of its group, and is told.
-                break
-            spans.append((used, scratch.used_bytes))
-        return np.array(spans, np.int64).reshape(-1, 2)
 
     def _decompress_joined(self, source: DecoderInput, rows: Int64s) -> Int64s:
         """Decompress zstd batches by one call; their spans, or none when that cannot be."""

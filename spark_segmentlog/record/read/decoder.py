@@ -37,6 +37,7 @@ from spark_segmentlog.record.read.header_table import HeaderTable
 from spark_segmentlog.record.read.record_filter import EVERY_RECORD, RecordFilter
 from spark_segmentlog.record.read.streamed_batch import BatchPiece, StreamedBatch
 from spark_segmentlog.record.read.wrapper import OpenWrapper, plain_messages, wrapper_value
+from spark_segmentlog.record.read.wrapper_groups import WrapperGroups
 from spark_segmentlog.record.types import Bools, Bytes, Int64s, bytes_view, flat_bytes
 
 # No Arrow array of ours holds more bytes than 32-bit offsets can tell, a single huge record
@@ -94,6 +95,7 @@ class RecordDecoder:
         self._max_decompressed_bytes = max_decompressed_bytes
         self._scratch = DecompressionBuffer(max_decompressed_bytes)
         self._groups = BatchGroups(self._scratch)
+        self._wrapper_groups = WrapperGroups(self._scratch)
         self._check_wrapper: CheckWrapper | None = None
         self._first_formats = np.array(first_formats(), np.int64)
         self._start_offset = record_filter.bounds().start_offset
@@ -212,11 +214,7 @@ class RecordDecoder:
         return self._drive(step, source, rows, spans, first)
 
     def _decode_compressed(self, source: DecoderInput, rows: Int64s) -> Iterator[pa.RecordBatch]:
-        good = np.ones(len(rows), np.bool_)
-        if self._check_crcs:
-            headers.check_entry_crcs(
-                source.buffer, source.entries, rows, source.file_position, good
-            )
+        good = self._good(source, rows)
         done = 0
         while done < len(rows):
             row = int(rows[done])
@@ -276,19 +274,35 @@ class RecordDecoder:
         )
 
     def _decode_wrappers(self, source: DecoderInput, rows: Int64s) -> Iterator[pa.RecordBatch]:
-        for row in rows.tolist():
-            try:
-                wrapper = self._unwrap(source, row)
-                wrapper.check(check_crcs=self._check_crcs)
-                if self._check_wrapper is not None and not wrapper.is_as_expected:
-                    self._check_wrapper(row, wrapper.first_offset, wrapper.last_offset)
-                for messages in wrapper.messages(row):
-                    step = self._message_step(
-                        source, wrapper.data, messages, self._checked_settings
-                    )
-                    yield from self._drive(step, source, np.full(len(messages), row))
-            except (BlockError, BlockTooLargeError):
-                self._raise_error(source, row)
+        good = self._good(source, rows)
+        done = 0
+        while done < len(rows):
+            opened, messages = self._wrapper_groups.open(
+                source, rows[done:], good[done:], check_crcs=self._check_crcs
+            )
+            if opened:
+                yield from self._decode_wrapped(source, self._scratch.data, messages)
+            else:
+                yield from self._decode_wrapper(source, int(rows[done]))
+            done += max(opened, 1)
+
+    def _decode_wrapper(self, source: DecoderInput, row: int) -> Iterator[pa.RecordBatch]:
+        """Decode one wrapper piece by piece: one that is not ordinary."""
+        try:
+            wrapper = self._unwrap(source, row)
+            wrapper.check(check_crcs=self._check_crcs)
+            if self._check_wrapper is not None and not wrapper.is_as_expected:
+                self._check_wrapper(row, wrapper.first_offset, wrapper.last_offset)
+            for messages in wrapper.messages(row):
+                yield from self._decode_wrapped(source, wrapper.data, messages)
+        except (BlockError, BlockTooLargeError):
+            self._raise_error(source, row)
+
+    def _decode_wrapped(
+        self, source: DecoderInput, data: Bytes, messages: Int64s
+    ) -> Iterator[pa.RecordBatch]:
+        step = self._message_step(source, data, messages, self._checked_settings)
+        return self._drive(step, source, messages[:, kernels.MESSAGE_ROW])
 
     def _unwrap(self, source: DecoderInput, row: int) -> OpenWrapper:
         """Open a wrapper, decompressed whole where it fits; `BlockError` where it is bad itself."""
@@ -309,6 +323,15 @@ class RecordDecoder:
         return OpenWrapper(header, window)
 
     # Both
+
+    def _good(self, source: DecoderInput, rows: Int64s) -> Bools:
+        """Compare the checksums of entries, where that is asked for."""
+        good = np.ones(len(rows), np.bool_)
+        if self._check_crcs:
+            headers.check_entry_crcs(
+                source.buffer, source.entries, rows, source.file_position, good
+            )
+        return good
 
     def _drive(
         self,
