@@ -16,7 +16,8 @@ from spark_segmentlog.log.segment import index_trust
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.segment.walk import HeaderWalk
 from spark_segmentlog.log.segment.walk_options import CorruptRange, WalkOptions
-from spark_segmentlog.record.layout import LAST_OFFSET_DELTA_OFFSET, MAGIC_V2
+from spark_segmentlog.log.upkeep.record_checks import RecordChecks
+from spark_segmentlog.record.layout import LAST_OFFSET_DELTA_OFFSET, MAGIC_V2, NO_PRODUCER_ID
 from spark_segmentlog.record.read.header_table import HeaderTable
 
 
@@ -42,6 +43,10 @@ class SegmentSurvey:
         An offset after the last batch that the log is known to have had.
     evidence : str
         Why that is known.
+    has_producers : bool
+        Whether any good batch is of a producer with an id, as every marker is that ends something.
+    has_bad_records : bool
+        Whether a good batch has records that cannot be read, where these were checked.
     """
 
     segment: Segment
@@ -58,6 +63,8 @@ class SegmentSurvey:
     torn: Finding | None = None
     lost_to: int | None = None
     evidence: str = ""
+    has_producers: bool = False
+    has_bad_records: bool = False
 
     @property
     def valid_bytes(self) -> int:
@@ -128,9 +135,9 @@ class SegmentSurvey:
         )
 
 
-def survey_segment(segment: Segment) -> SegmentSurvey:
-    """Walk a segment's batches and compare their checksums."""
-    surveyor = _Surveyor(segment)
+def survey_segment(segment: Segment, *, check_records: bool = False) -> SegmentSurvey:
+    """Walk a segment's batches and compare their checksums; check their records too if asked."""
+    surveyor = _Surveyor(segment, check_records=check_records)
     with segment.open_log() as file:
         surveyor.walk(file)
     return surveyor.survey()
@@ -139,8 +146,9 @@ def survey_segment(segment: Segment) -> SegmentSurvey:
 class _Surveyor:
     """Follows a walk over one segment; bad bytes are noted and stepped over."""
 
-    def __init__(self, segment: Segment) -> None:
+    def __init__(self, segment: Segment, *, check_records: bool) -> None:
         self._segment = segment
+        self._checks_records = check_records
         self._corrupt: list[CorruptRange] = []
         self._findings: list[Finding] = []
         self._columns: list[npt.NDArray[np.int64]] = []
@@ -151,6 +159,8 @@ class _Surveyor:
         self._next_offset = segment.base_offset
         self._lost_to: int | None = None
         self._evidence = ""
+        self._has_producers = False
+        self._has_bad_records = False
 
     def walk(self, file: LogFile) -> None:
         """Look at every batch of the file."""
@@ -158,8 +168,15 @@ class _Surveyor:
         self._file_bytes = file.size()
         options = WalkOptions(skip_corrupt=True, on_corrupt=self._corrupt.append)
         walk = HeaderWalk(self._segment, file, options)
-        for table in walk:
-            self._add(walk, table)
+        if self._checks_records:
+            with RecordChecks(walk) as checks:
+                for table in walk:
+                    self._add(walk, table)
+                    checks.check(table)
+                self._has_bad_records = not checks.are_good()
+        else:
+            for table in walk:
+                self._add(walk, table)
         self._next_offset = walk.next_offset
         self._lost_to = self._find_lost(file, walk)
         if walk.torn_end:
@@ -180,6 +197,7 @@ class _Surveyor:
     def _add(self, walk: HeaderWalk, table: HeaderTable) -> None:
         self._findings += _header_findings(walk, table)
         self._epochs += epoch_runs(table, self._segment.log_path)
+        self._has_producers |= bool((table.producer_id > NO_PRODUCER_ID).any())
         self._end_position = int(table.position[-1] + table.size_bytes[-1])
         self._columns.append(
             np.stack([table.position, table.base_offset, table.last_offset, table.max_timestamp])
@@ -204,6 +222,8 @@ class _Surveyor:
             torn=self._torn,
             lost_to=self._lost_to,
             evidence=self._evidence,
+            has_producers=self._has_producers,
+            has_bad_records=self._has_bad_records,
         )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import chain
 from typing import Final
@@ -163,15 +162,13 @@ def verify_partition(
     ends: dict[int, int | None] = {}
 
     def verify(segment: Segment) -> list[Finding]:
-        with ThreadPoolExecutor(1, "segmentlog-verify") as decoder:
-            decoding = decoder.submit(_decode_all, segment) if deep else None
-            survey = _up_to_recovery_point(survey_segment(segment), log)
-            on_segment(survey)
-            epochs[segment.base_offset] = survey.epochs
-            is_damaged = survey.stop is not None or survey.lost_to is not None
-            ends[segment.base_offset] = None if is_damaged else survey.next_offset
-            known = known_aborts(survey, producers)
-            undecoded = [] if decoding is None else _not_in(survey, decoding.result())
+        survey = _up_to_recovery_point(survey_segment(segment, check_records=deep), log)
+        on_segment(survey)
+        epochs[segment.base_offset] = survey.epochs
+        is_damaged = survey.stop is not None or survey.lost_to is not None
+        ends[segment.base_offset] = None if is_damaged else survey.next_offset
+        known = known_aborts(survey, producers)
+        undecoded = _not_in(survey, _decode_all(segment)) if survey.has_bad_records else []
         if known.is_damaged:
             producers.lose_track(segment)
         return _verify_segment(log, survey, producers, known, undecoded)
@@ -276,7 +273,7 @@ def _joined(ranges: Iterable[CorruptRange]) -> list[CorruptRange]:
 
 def known_aborts(survey: SegmentSurvey, producers: ProducerReplay) -> KnownAborts:
     """Follow the transactions of the next segment, up to its first bad bytes."""
-    aborted = producers.follow(survey.segment, survey.valid_bytes)
+    aborted = producers.follow(survey.segment, survey.valid_bytes if survey.has_producers else 0)
     is_damaged = survey.stop is not None or survey.lost_to is not None
     return KnownAborts(aborted=aborted, next_offset=survey.next_offset, is_damaged=is_damaged)
 
@@ -347,11 +344,11 @@ def _check_reach(survey: SegmentSurvey) -> Iterator[Finding]:
 
 
 def _decode_all(segment: Segment) -> list[CorruptRange]:
-    """Decode every record; gives all bytes that are bad."""
+    """Decode every record, only to tell all bytes that are bad, why, and what is missing for it."""
     found: list[CorruptRange] = []
     scanner = SegmentScanner(
         segment.topic_partition,
-        ScanOptions(columns=("key", "value", "headers"), skip_corrupt=True, read_ahead=False),
+        ScanOptions(columns=(), skip_corrupt=True, read_ahead=False),
         on_corrupt=found.append,
     )
     for _ in scanner.scan(segment):

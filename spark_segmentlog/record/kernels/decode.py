@@ -146,6 +146,12 @@ def decode_batches(
                     state[RECORD] = good
                     state[BODY_POSITION] = stop
                     return BAD_RECORD
+                if (
+                    header[LAST_OFFSET] < settings.start_offset
+                    or header[BASE_OFFSET] >= settings.end_offset
+                ):
+                    state[ROW] += 1
+                    continue
             state[BODY_POSITION] = start
         put_ordinary_records(body, end, header, settings, state, outputs)
         code = _decode_records(body, end, table, row, settings, state, outputs)

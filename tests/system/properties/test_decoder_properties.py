@@ -8,8 +8,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_segmentlog.record.layout import LOG_PREFIX, MIN_MESSAGE_SIZE_V0
+from spark_segmentlog.record.layout import LOG_PREFIX, MAGIC_V2, MIN_MESSAGE_SIZE_V0
 from spark_segmentlog.record.read.header_table import check_crcs, find_next_batch, scan_headers
+from spark_segmentlog.record.read.record_check import RecordCheck
 from spark_segmentlog.record.read.record_filter import RecordFilter
 from spark_segmentlog.testing.builder import (
     CODECS,
@@ -21,6 +22,7 @@ from spark_segmentlog.testing.builder import (
 )
 from spark_segmentlog.testing.strategies import record_specs
 from tests.support.decoding import (
+    MALFORMED_TIMESTAMP,
     Failure,
     as_array,
     outcomes_of_decoder,
@@ -116,6 +118,19 @@ def test_filter_equals_filtering_everything(
 def test_mutated_logs_are_read_alike(data: bytes, check: bool) -> None:
     found = list(outcomes_of_decoder(data, check_crcs=check))
     assert found == list(outcomes_of_twin(data, check_crcs=check))
+
+
+@given(mutated(logs))
+def test_records_are_found_good_that_can_be_decoded(data: bytes) -> None:
+    array, table = as_array(data), scan(data)
+    # Whoever has records of batches checked has compared their checksums.
+    unchecked = list(outcomes_of_decoder(data, check_crcs=False))
+    checked = list(outcomes_of_decoder(data))
+    for row in range(len(table)):
+        outcome = (unchecked if table.magic[row] == MAGIC_V2 else checked)[row]
+        is_bad = isinstance(outcome, Failure) and outcome != MALFORMED_TIMESTAMP
+        entry = table.between(row, row + 1)
+        assert RecordCheck().is_good(array, entry, file_position=0) is not is_bad
 
 
 @st.composite
