@@ -44,6 +44,9 @@ _INDEX_SUFFIXES: Final = {
     FindingKind.TRANSACTION_INDEX: TRANSACTION_INDEX_SUFFIX,
 }
 
+# What is wrong with an entry of an offset index.
+_RIGHT, _AFTER_ALL, _BETWEEN, _BELOW, _NO_END = range(5)
+
 
 def check_indexes(
     log: PartitionLog, survey: SegmentSurvey, known: KnownAborts
@@ -92,35 +95,39 @@ def _check_offset_index(survey: SegmentSurvey) -> Iterator[Finding]:
         return
     offsets = entries["relative_offset"].astype(np.int64) + segment.base_offset
     positions = entries["position"].astype(np.int64)
-    rows = np.searchsorted(survey.positions, positions)
     reached = np.maximum.accumulate(survey.last_offsets)
-    ends = np.searchsorted(reached, offsets)
-    for entry_index in range(len(entries)):
+    rows, ends = np.searchsorted(survey.positions, positions), np.searchsorted(reached, offsets)
+    batches_count = len(survey.positions)
+    starts, last_offsets = np.append(survey.positions, -1), np.append(survey.last_offsets, -1)
+    faults = np.select(
+        [
+            rows == batches_count,
+            starts[rows] != positions,
+            last_offsets[rows] > offsets,
+            (ends == batches_count) | (last_offsets[ends] != offsets),
+        ],
+        [_AFTER_ALL, _BETWEEN, _BELOW, _NO_END],
+        _RIGHT,
+    )
+    for entry_index in np.flatnonzero(faults != _RIGHT).tolist():
         offset, position = int(offsets[entry_index]), int(positions[entry_index])
         if survey.is_bad_at(position) or survey.is_missing(offset):
             continue
-        reason = _offset_entry_fault(
-            survey, offset, position, int(rows[entry_index]), int(ends[entry_index])
-        )
-        if reason:
-            at = entry_index * entries.dtype.itemsize
-            yield _index_finding(segment, FindingKind.OFFSET_INDEX, at, reason)
+        fault = _worded(survey, int(faults[entry_index]), int(rows[entry_index]))
+        reason = f"entry (offset {offset}, position {position}) {fault}"
+        at = entry_index * entries.dtype.itemsize
+        yield _index_finding(segment, FindingKind.OFFSET_INDEX, at, reason)
 
 
-def _offset_entry_fault(
-    survey: SegmentSurvey, offset: int, position: int, row: int, end_row: int
-) -> str:
-    """Tell what is wrong with an entry; an empty text where nothing is."""
-    entry = f"entry (offset {offset}, position {position})"
-    if row >= len(survey.positions):
-        return f"{entry} points after the last batch, which ends at {survey.end_position}"
-    if int(survey.positions[row]) != position:
-        return f"{entry} points between batches, the next starts at {survey.positions[row]}"
-    if int(survey.last_offsets[row]) > offset:
-        return f"{entry} is below the batch there, whose last offset is {survey.last_offsets[row]}"
-    if end_row >= len(survey.last_offsets) or int(survey.last_offsets[end_row]) != offset:
-        return f"{entry} names an offset with which no batch ends"
-    return ""
+def _worded(survey: SegmentSurvey, fault: int, row: int) -> str:
+    """Say what is wrong with an entry of an offset index whose position is found at a row."""
+    if fault == _AFTER_ALL:
+        return f"points after the last batch, which ends at {survey.end_position}"
+    if fault == _BETWEEN:
+        return f"points between batches, the next starts at {survey.positions[row]}"
+    if fault == _BELOW:
+        return f"is below the batch there, whose last offset is {survey.last_offsets[row]}"
+    return "names an offset with which no batch ends"
 
 
 def _check_time_index(survey: SegmentSurvey) -> Iterator[Finding]:
@@ -136,7 +143,8 @@ def _check_time_index(survey: SegmentSurvey) -> Iterator[Finding]:
     maxima = np.maximum.accumulate(survey.max_timestamps)
     offsets = entries["relative_offset"].astype(np.int64) + segment.base_offset
     rows = np.searchsorted(np.maximum.accumulate(survey.last_offsets), offsets)
-    for entry_index in range(len(entries)):
+    is_other = np.append(maxima, -1)[rows] != entries["timestamp"]
+    for entry_index in np.flatnonzero((rows == len(maxima)) | is_other).tolist():
         row, timestamp = int(rows[entry_index]), int(entries["timestamp"][entry_index])
         entry = f"entry (timestamp {timestamp}, offset {offsets[entry_index]})"
         at = entry_index * entries.dtype.itemsize
@@ -145,9 +153,7 @@ def _check_time_index(survey: SegmentSurvey) -> Iterator[Finding]:
         if row >= len(maxima):
             reason = f"{entry} lies after the last batch"
             yield _index_finding(segment, FindingKind.TIME_INDEX, at, reason)
-        elif int(maxima[row]) != timestamp and not _may_be_of_bad_batch(
-            survey, row, int(maxima[row]), timestamp
-        ):
+        elif not _may_be_of_bad_batch(survey, row, int(maxima[row]), timestamp):
             reason = f"{entry}, the largest timestamp up to there is {maxima[row]}"
             yield _index_finding(segment, FindingKind.TIME_INDEX, at, reason)
     largest = int(maxima[-1]) if len(maxima) else -1
