@@ -171,4 +171,4 @@ def _offsets(names: list[str], suffix: str) -> list[int]:
 
 
 def _ascending(offsets: Iterable[int]) -> Int64s:
-    return np.unique(np.fromiter(offsets, np.int64))
+    return np.array(sorted(set(offsets)), np.int64)
