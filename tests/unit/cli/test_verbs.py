@@ -110,3 +110,18 @@ def test_objects_have_the_fields_that_the_pages_name(tmp_path: Path, words: str)
     columns = VERBS[words.split()[0]].columns[words.removesuffix(" new")]
     for row in objects(*words.split(), tmp_path, *more.get(words, [])):
         assert row.keys() == {column.field for column in columns}
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_garbage_is_collected_after_a_verb_is_loaded_as_it_was_before(is_enabled: bool) -> None:
+    program = (
+        "import gc, sys\n"
+        "from spark_segmentlog.cli.verbs import VERBS\n"
+        f"gc.enable() if {is_enabled} else gc.disable()\n"
+        "before = gc.get_freeze_count()\n"
+        "VERBS['verify'].command\n"
+        "print(gc.isenabled(), gc.get_freeze_count() > before)\n"
+    )
+    command = [sys.executable, "-c", program]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, cwd=PROJECT)
+    assert ran.stdout.split() == [str(is_enabled), str(is_enabled)]
