@@ -15,15 +15,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import groupby
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+if TYPE_CHECKING:
+    from spark_segmentlog.cli.terminal import Overflow
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 NOTHING: Final = "-"
-_Overflow = Literal["fold", "ellipsis"]
 
 
 class OutputFormat(StrEnum):
@@ -84,14 +82,15 @@ def print_sections(
 
 
 def _print_table(
-    columns: Sequence[Column], rows: Iterable[Mapping[str, Any]], *, overflow: _Overflow
+    columns: Sequence[Column], rows: Iterable[Mapping[str, Any]], *, overflow: Overflow
 ) -> None:
     shown = [column for column in columns if column.heading]
     cells = [[_cell(row[column.field], column.kind) for column in shown] for row in rows]
-    console = Console(highlight=False, markup=False, emoji=False)
-    if console.is_terminal:
-        console.print(_rich_table(shown, cells, overflow))
-    else:
+    # Verbs without a table start without it.
+    from spark_segmentlog.cli.terminal import draw_table
+
+    headings, are_right = zip(*((column.heading, column.is_right) for column in shown), strict=True)
+    if not draw_table(headings, are_right, cells, overflow):
         _print_aligned(shown, cells)
 
 
@@ -166,22 +165,6 @@ def _cell(value: Any, kind: str) -> str:
     if isinstance(value, list):
         return ",".join(value)
     return printable(str(value))
-
-
-def _rich_table(
-    columns: Sequence[Column], cells: Sequence[Sequence[str]], overflow: _Overflow
-) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(
-            column.heading,
-            justify="right" if column.is_right else "left",
-            overflow=overflow,
-            no_wrap=overflow == "ellipsis",
-        )
-    for row in cells:
-        table.add_row(*(Text(cell) for cell in row))
-    return table
 
 
 def _print_aligned(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> None:

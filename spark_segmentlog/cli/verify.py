@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from spark_segmentlog.cli.arguments import (
     deleted_option,
@@ -64,7 +62,7 @@ def verify_verb(
     segmentlog verify --deep /var/lib/kafka/data
     segmentlog verify --topic orders --report orders.html /var/lib/kafka/data
     """
-    checked = Checked()
+    checked = Checked(is_drawn=report is not None)
     findings: list[Finding] = []
     start = time.monotonic()
     chosen = find_topic_partitions(paths, topics, remote)
@@ -119,20 +117,14 @@ def _progress(
     if not sys.stderr.isatty():
         yield checked.note
         return
+    from spark_segmentlog.cli.terminal import progress_bar
+
     logs = open_logs(paths, topics, include_deleted=include_deleted, remote=remote)
     total = sum(sum(map(log.storage.size, log.segments.paths(LOG_SUFFIX))) for log in logs)
-    columns = (TextColumn("verify"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(
-        *columns,
-        console=Console(stderr=True),
-        transient=True,
-        redirect_stdout=sys.stdout.isatty(),
-        redirect_stderr=False,
-    ) as bar:
-        task = bar.add_task("verify", total=total)
+    with progress_bar("verify", total) as show:
 
         def note(survey: SegmentSurvey) -> None:
             checked.note(survey)
-            bar.update(task, completed=checked.size_bytes)
+            show(checked.size_bytes)
 
         yield note

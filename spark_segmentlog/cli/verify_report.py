@@ -56,8 +56,15 @@ class CheckedSegment:
 
 @dataclass(slots=True)
 class Checked:
-    """The segments that were looked at, by path."""
+    """The segments that were looked at, by path.
 
+    Attributes
+    ----------
+    is_drawn : bool
+        Whether a page is to be made of it.
+    """
+
+    is_drawn: bool = False
     segments: dict[str, CheckedSegment] = field(default_factory=dict)
     directories: dict[str, TopicPartition] = field(default_factory=dict)
     size_bytes: int = 0
@@ -72,8 +79,8 @@ class Checked:
             topic_partition=segment.topic_partition,
             batches=len(survey.positions),
             size_bytes=survey.file_bytes,
-            points=_points(survey),
-            day_bytes=_day_bytes(survey),
+            points=_points(survey) if self.is_drawn else (),
+            day_bytes=_day_bytes(survey) if self.is_drawn else {},
         )
 
     def totals(self) -> dict[str, int]:
