@@ -2,8 +2,30 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
 from spark_segmentlog.cli.output import OutputFormat, print_json, print_line, printable
+from spark_segmentlog.log import formats, segment
 from spark_segmentlog.log.findings import MENDS, Finding
+
+_READERS: Final = (segment.__name__, formats.__name__)
+
+
+@contextmanager
+def told_once() -> Iterator[None]:
+    """Leave what readers warn of, as often as they meet it, to the lines that a verb prints."""
+    loggers = [logging.getLogger(name) for name in _READERS]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 def print_finding(finding: Finding, output_format: OutputFormat) -> None:

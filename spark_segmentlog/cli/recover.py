@@ -15,6 +15,7 @@ from spark_segmentlog.cli.arguments import (
     log_directories_argument,
     topics_option,
 )
+from spark_segmentlog.cli.findings import told_once
 from spark_segmentlog.cli.output import OutputFormat, print_line
 from spark_segmentlog.log.upkeep.recovery import recover
 from spark_segmentlog.log.upkeep.recovery_action import RecoveryAction
@@ -41,6 +42,7 @@ from spark_segmentlog.log.upkeep.recovery_action import RecoveryAction
 @lock_timeout_option
 @format_option
 @click.pass_context
+@told_once()
 def recover_verb(
     ctx: click.Context,
     paths: tuple[str, ...],

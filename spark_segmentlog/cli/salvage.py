@@ -7,6 +7,7 @@ from typing import Any, Final
 import click
 
 from spark_segmentlog.cli.arguments import format_option, remote_options, topics_option
+from spark_segmentlog.cli.findings import told_once
 from spark_segmentlog.cli.output import Column, OutputFormat, print_line, print_rows, printable
 from spark_segmentlog.errors import describe_offsets
 from spark_segmentlog.log.tier.remote_options import RemoteOptions
@@ -39,6 +40,7 @@ COLUMNS: Final = {"salvage": _COLUMNS}
 @remote_options
 @format_option
 @click.pass_context
+@told_once()
 def salvage_verb(
     ctx: click.Context,
     sources: tuple[str, ...],

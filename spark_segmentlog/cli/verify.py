@@ -19,7 +19,7 @@ from spark_segmentlog.cli.arguments import (
     remote_options,
     topics_option,
 )
-from spark_segmentlog.cli.findings import print_finding
+from spark_segmentlog.cli.findings import print_finding, told_once
 from spark_segmentlog.cli.output import OutputFormat, print_json, print_line
 from spark_segmentlog.cli.verify_report import Checked, report_page
 from spark_segmentlog.log.findings import Finding
@@ -43,6 +43,7 @@ from spark_segmentlog.log.upkeep.verification import OnSegment, verify
 @remote_options
 @format_option
 @click.pass_context
+@told_once()
 def verify_verb(
     ctx: click.Context,
     paths: tuple[str, ...],
