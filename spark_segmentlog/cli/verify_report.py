@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from html import escape
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.upkeep.segment_survey import SegmentSurvey
 
 _MOST_POINTS: Final = 200
+_MOST_DRAWN: Final = 2000
 _WIDTH, _HEIGHT, _MARGIN = 720, 180, 8
 _MOST_DAYS: Final = 3660
 _ONE: Final = {"partitions": "partition", "segments": "segment", "batches": "batch"}
@@ -33,6 +34,8 @@ vertical-align: top; border-bottom: 1px solid #ddd; overflow-wrap: anywhere; }
 svg { background: #fafafa; border: 1px solid #ddd; } .line { fill: none; stroke: #2a6fb0; }
 .bad { fill: #c0392b; } .bar { fill: #2a6fb0; } .error { color: #c0392b; } .note { color: #777; }
 """
+
+_Point: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class CheckedSegment:
     topic_partition: TopicPartition
     batches: int
     size_bytes: int
-    points: tuple[tuple[int, int], ...]
+    points: tuple[_Point, ...]
     day_bytes: dict[int, int]
 
 
@@ -120,7 +123,7 @@ def report_page(checked: Checked, findings: Sequence[Finding], seconds: float) -
     )
 
 
-def _points(survey: SegmentSurvey) -> tuple[tuple[int, int], ...]:
+def _points(survey: SegmentSurvey) -> tuple[_Point, ...]:
     """Choose some of the batches that have a time."""
     rows = np.flatnonzero(survey.max_timestamps >= 0)
     if len(rows) > _MOST_POINTS:
@@ -195,27 +198,33 @@ def _days_drawing(segments: Iterable[CheckedSegment]) -> str:
 
 
 def _partition_drawings(checked: Checked, findings: Sequence[Finding]) -> Iterator[str]:
+    points: dict[str, list[_Point]] = defaultdict(list)
+    missing: dict[str, list[tuple[int, int | None]]] = defaultdict(list)
+    for path, segment in checked.segments.items():
+        points[_folder(path)] += segment.points
+    for finding in findings:
+        if finding.start_offset is not None:
+            missing[_folder(finding.path)].append((finding.start_offset, finding.end_offset))
     for directory, topic_partition in sorted(
         checked.directories.items(), key=lambda item: (item[1], item[0])
     ):
-        points = [
-            point
-            for path, segment in checked.segments.items()
-            if path.rpartition("/")[0] == directory
-            for point in segment.points
-        ]
-        missing = [
-            (finding.start_offset, finding.end_offset)
-            for finding in findings
-            if finding.start_offset is not None and finding.path.rpartition("/")[0] == directory
-        ]
         yield f"<h3>{_text(topic_partition)}</h3><p>{_text(directory)}</p>\n"
-        yield _offsets_drawing(sorted(points, key=lambda point: point[1]), missing)
+        drawn = _some(sorted(points[directory], key=lambda point: point[1]), _MOST_DRAWN)
+        yield _offsets_drawing(drawn, missing[directory])
 
 
-def _offsets_drawing(
-    points: Sequence[tuple[int, int]], missing: Sequence[tuple[int, int | None]]
-) -> str:
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _some(points: Sequence[_Point], most: int) -> Sequence[_Point]:
+    """Choose as many points at most, the first and the last among them."""
+    if len(points) <= most:
+        return points
+    return [points[row] for row in np.linspace(0, len(points) - 1, most).astype(int)]
+
+
+def _offsets_drawing(points: Sequence[_Point], missing: Sequence[tuple[int, int | None]]) -> str:
     """Draw offsets upwards over time; a red band for offsets that are missing."""
     if not points and not missing:
         return "<p>No batch has a time.</p>\n"

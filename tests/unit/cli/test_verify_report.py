@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from spark_segmentlog.cli.verify_report import Checked, report_page
+from spark_segmentlog.cli.verify_report import Checked, CheckedSegment, report_page
 from spark_segmentlog.log.findings import Finding, FindingKind
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.testing.builder import LogBuilder, v2_batch
@@ -86,3 +86,21 @@ def test_a_long_segment_is_drawn_with_few_points(tmp_path: Path) -> None:
     run("verify", tmp_path / "log", "--report", tmp_path / "page")
     (line,) = re.findall(r'<polyline class="line" points="(.*?)"', (tmp_path / "page").read_text())
     assert len(line.split()) == 200
+
+
+def test_a_drawing_of_very_many_segments_stays_small() -> None:
+    topic_partition = TopicPartition("t", 0)
+    segments = {
+        f"/d/t-0/{number:020}.log": CheckedSegment(
+            topic_partition=topic_partition,
+            batches=200,
+            size_bytes=1,
+            points=tuple((1000 + number, 200 * number + place) for place in range(200)),
+            day_bytes={0: 1},
+        )
+        for number in range(100)
+    }
+    checked = Checked(segments=segments, directories={"/d/t-0": topic_partition})
+    (drawn,) = re.findall(r'<polyline class="line" points="(.*?)"', report_page(checked, [], 0.1))
+    assert len(drawn.split()) == 2000
+    assert "offsets 0 to 19999" in report_page(checked, [], 0.1)
