@@ -42,7 +42,7 @@ def open_cipher(encryption: Encryption, keys: Keys, path: str) -> Decrypt:
         given = ", ".join(keys.ids()) or "none"
         raise RemoteStorageError(
             f"manifest {path}: encrypted for key pair {encryption.key_id!r}, whose private key is "
-            f"not given; remoteStorage.keys names {given}"
+            f"not given; remoteStorage.keys, or --remote-key, names {given}"
         )
     try:
         data_key = _data_key(key_path, encryption.encrypted_key)

@@ -51,8 +51,8 @@ def open_store(uri: str, layout: str | None = None, filesystem: Any = None) -> R
         if store is None:
             raise RemoteStorageError(
                 f"{without_secrets(uri)} holds no remote segments of a known layout, "
-                f"{', '.join(layout_names())}; "
-                "option remoteStorage.layout names the one of a store that is empty"
+                f"{', '.join(layout_names())}: a store whose keys have a prefix is named with it, "
+                "and that of an empty one by remoteStorage.layout, or --remote-layout"
             )
         return store
     return RemoteStore(storage, store_root(storage, path), layout)

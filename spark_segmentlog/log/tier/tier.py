@@ -134,7 +134,8 @@ class Tier:
             if len(wanted) != 1:
                 raise OptionValueError(
                     f"the store has {len(found)} topics named {topic!r}, with the ids "
-                    f"{', '.join(sorted(found))}: option 'remoteStorage.topicIds' must name one"
+                    f"{', '.join(sorted(found))}: remoteStorage.topicIds, or --remote-topic-id, "
+                    "must name one"
                 )
             chosen[topic] = wanted.pop()
         return [
