@@ -64,6 +64,5 @@ def _side_entries(path: str) -> Iterator[Entry]:
         topic_partition=topic_partition,
         directory=directory,
         base_offset=offset,
-        end_offset_bound=None,
     )
     yield from INDEX_READERS[suffix](segment)

@@ -9,6 +9,7 @@ after a file's whole name, ``.<uuid>-delete``, ``-future`` and ``-stray`` after 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -200,6 +201,12 @@ def find_base_offset(file_name: str, suffix: str = LOG_SUFFIX) -> int | None:
         return None
     offset = int(digits)
     return offset if offset <= MAX_OFFSET else None
+
+
+def find_base_offsets(file_names: Iterable[str], suffix: str = LOG_SUFFIX) -> list[int]:
+    """Read the offsets in the names of the files of a suffix, ascending."""
+    found = (find_base_offset(name, suffix) for name in file_names if name.endswith(suffix))
+    return sorted(offset for offset in found if offset is not None)
 
 
 def _is_plain_number(text: str) -> bool:

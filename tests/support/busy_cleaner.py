@@ -22,7 +22,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from spark_segmentlog import open_log
-from spark_segmentlog.log.names import find_base_offset
+from spark_segmentlog.log.names import find_base_offsets
 from spark_segmentlog.log.segment.growth import SegmentConfig
 from spark_segmentlog.log.upkeep.compaction import compact
 from spark_segmentlog.log.upkeep.compaction_config import CompactionConfig
@@ -137,9 +137,7 @@ def _roll(directory: Path) -> None:
 
 
 def _bases(directory: Path) -> list[int]:
-    return sorted(
-        base for name in os.listdir(directory) if (base := find_base_offset(name)) is not None
-    )
+    return find_base_offsets(os.listdir(directory))
 
 
 def _now_ms() -> int:

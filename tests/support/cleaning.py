@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from spark_segmentlog.log.formats.checkpoints import parse_offset_checkpoint
-from spark_segmentlog.log.names import TopicPartition, find_base_offset
+from spark_segmentlog.log.names import TopicPartition, find_base_offsets
 from spark_segmentlog.log.upkeep.retention import PartitionRetention, apply_retention
 from spark_segmentlog.log.upkeep.retention_config import RetentionConfig
 from spark_segmentlog.record.plain.batch import RecordBatchHeader, iterate_records
@@ -79,9 +79,7 @@ def build(
 
 
 def segment_offsets(directory: Path) -> list[int]:
-    return sorted(
-        offset for name in os.listdir(directory) if (offset := find_base_offset(name)) is not None
-    )
+    return find_base_offsets(os.listdir(directory))
 
 
 def log_bytes(directory: Path, base_offset: int) -> bytes:

@@ -223,7 +223,6 @@ def metadata_snapshot(path: str, storage: Storage = LOCAL) -> MetadataSnapshot:
         topic_partition=METADATA_PARTITION,
         directory=directory or ".",
         base_offset=0,
-        end_offset_bound=None,
         storage=storage,
         name=name,
     )
@@ -269,7 +268,6 @@ def _values(directory: str) -> Iterator[tuple[str, bytes]]:
             topic_partition=METADATA_PARTITION,
             directory=directory,
             base_offset=base_offset,
-            end_offset_bound=None,
         )
         yield from _file_values(segment, start_offset)
 

@@ -28,7 +28,7 @@ from spark_segmentlog.log.names import (
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
-    find_base_offset,
+    find_base_offsets,
 )
 from spark_segmentlog.record.types import Int64s
 
@@ -116,14 +116,14 @@ def sort_names(names: list[str]) -> PartitionListing:
     others = [name for name in names if len(name) not in _USUAL_LENGTHS]
     swapped = _swapped(others).difference(plain) if others else set()
     transaction_indexes = {
-        *_offsets(others, TRANSACTION_INDEX_SUFFIX),
-        *_offsets(others, _SWAPPED_TRANSACTION_INDEX_SUFFIX),
+        *find_base_offsets(others, TRANSACTION_INDEX_SUFFIX),
+        *find_base_offsets(others, _SWAPPED_TRANSACTION_INDEX_SUFFIX),
     }
     return PartitionListing(
         base_offsets=_ascending([*plain, *swapped] if swapped else plain),
         suffixes=dict.fromkeys(swapped, SWAP_SUFFIX),
         transaction_index_offsets=_ascending(transaction_indexes),
-        snapshot_offsets=_ascending(_offsets(others, SNAPSHOT_SUFFIX)),
+        snapshot_offsets=_ascending(find_base_offsets(others, SNAPSHOT_SUFFIX)),
         orphan_offsets=_orphans(names, swapped),
     )
 
@@ -138,8 +138,8 @@ def _orphans(names: list[str], swapped: set[int]) -> Int64s:
     if not lonely:
         return _ascending(())
     # Who takes a segment away renames its log first, and its indexes next.
-    going = _offsets(names, LOG_SUFFIX + DELETED_SUFFIX)
-    return _ascending(set(_offsets(lonely, OFFSET_INDEX_SUFFIX)) - swapped - set(going))
+    going = find_base_offsets(names, LOG_SUFFIX + DELETED_SUFFIX)
+    return _ascending(set(find_base_offsets(lonely, OFFSET_INDEX_SUFFIX)) - swapped - set(going))
 
 
 def _plain_segments(names: list[str]) -> list[int]:
@@ -150,11 +150,11 @@ def _plain_segments(names: list[str]) -> list[int]:
         offsets = [int(text) for text in digits]
         if max(offsets) <= MAX_OFFSET:
             return offsets
-    return _offsets(logs, LOG_SUFFIX)
+    return find_base_offsets(logs, LOG_SUFFIX)
 
 
 def _swapped(names: list[str]) -> set[int]:
-    swapped = _offsets(names, _SWAPPED_LOG_SUFFIX)
+    swapped = find_base_offsets(names, _SWAPPED_LOG_SUFFIX)
     if not swapped:
         return set()
     cleaned = [name.removesuffix(CLEANED_SUFFIX) for name in names if name.endswith(CLEANED_SUFFIX)]
@@ -163,11 +163,6 @@ def _swapped(names: list[str]) -> set[int]:
         default=None,
     )
     return {offset for offset in swapped if first_cleaned is None or offset < first_cleaned}
-
-
-def _offsets(names: list[str], suffix: str) -> list[int]:
-    found = (find_base_offset(name, suffix) for name in names if name.endswith(suffix))
-    return [offset for offset in found if offset is not None]
 
 
 def _ascending(offsets: Iterable[int]) -> Int64s:

@@ -73,6 +73,20 @@ class LogDirectoryState:
             return None
         return self.recovery_points.get(topic_partition, 0)
 
+    def log_start_offset(self, topic_partition: TopicPartition) -> int:
+        """Find the offset that a log is said to start at; 0 where nothing is said."""
+        return self.log_start_offsets.get(topic_partition, 0)
+
+    def flushed_offset(self, topic_partition: TopicPartition) -> int:
+        """Find the offset below which all of a log was flushed once; 0 where none is known."""
+        return (self.recovery_points or {}).get(topic_partition, 0)
+
+    def is_index_whole(self, topic_partition: TopicPartition, end_offset_bound: int | None) -> bool:
+        """Tell whether no crash can have left indexes of a segment short of its end."""
+        if self.is_clean or end_offset_bound is None:
+            return self.is_clean
+        return end_offset_bound <= (self.recovery_point(topic_partition) or 0)
+
     def reached_offset(self, topic_partition: TopicPartition) -> int:
         """Find the offset that a log is known to have reached, its high watermark; 0 for none."""
         return (self.high_watermarks or {}).get(topic_partition, 0)

@@ -163,7 +163,7 @@ class ListedLog:
         if visible is not None:
             return visible[0]
         first = int(self.base_offsets[0]) if len(self.base_offsets) else 0
-        return max(self.state.log_start_offsets.get(self.topic_partition, 0), first)
+        return max(self.state.log_start_offset(self.topic_partition), first)
 
     @property
     def first_offset(self) -> int:

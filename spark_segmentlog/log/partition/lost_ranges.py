@@ -45,7 +45,7 @@ def find_lost_segments(log: ListedLog) -> list[LostRange]:
         return []
     time.sleep(ORPHAN_PAUSE_SECONDS)
     found &= set(list_partition(log.storage, log.directory).orphan_offsets.tolist())
-    log_start_offset = log.state.log_start_offsets.get(log.topic_partition, 0)
+    log_start_offset = log.state.log_start_offset(log.topic_partition)
     ranges = [
         (max(base_offset, log_start_offset), _end_of_lost(log, base_offset))
         for base_offset in sorted(found)
@@ -61,8 +61,7 @@ def _end_of_lost(log: ListedLog, base_offset: int) -> int:
     bound = log.next_base_offset(base_offset)
     if bound is not None:
         return bound
-    points = log.state.recovery_points or {}
-    return max(points.get(log.topic_partition, 0), base_offset + 1)
+    return max(log.state.flushed_offset(log.topic_partition), base_offset + 1)
 
 
 def find_lost_after(log: ListedLog, stable_offset: int) -> list[LostRange]:
@@ -83,8 +82,7 @@ def find_lost_at_end(log: ListedLog) -> tuple[int, int] | None:
 
     A broker writes a recovery point when everything below it is on the disk.
     """
-    points = log.state.recovery_points
-    return None if points is None else _missing_below(log, points.get(log.topic_partition, 0))
+    return _missing_below(log, log.state.flushed_offset(log.topic_partition))
 
 
 def find_lost_by_high_watermark(log: ListedLog) -> tuple[int, int] | None:
@@ -92,7 +90,7 @@ def find_lost_by_high_watermark(log: ListedLog) -> tuple[int, int] | None:
 
     Records below it can be lost to a crash, since it is written before they are flushed.
     """
-    return _missing_below(log, (log.state.high_watermarks or {}).get(log.topic_partition, 0))
+    return _missing_below(log, log.state.reached_offset(log.topic_partition))
 
 
 def _missing_below(log: ListedLog, reached_offset: int) -> tuple[int, int] | None:

@@ -25,8 +25,6 @@ def make_segment(log: ListedLog, base_offset: int) -> Segment:
         storage = log.tier.narrowed(base_offset)
     if isinstance(storage, StorageAsListed):
         storage = storage.narrowed(log.directory, _names_of(base_offset, bound))
-    recovery_point = log.recovery_point
-    is_flushed = bound is not None and recovery_point is not None and bound <= recovery_point
     suffixes = log.listing.suffixes
     ends = (base_offset,) if bound is None else (base_offset, bound)
     is_moving = names.SWAP_SUFFIX in map(suffixes.get, ends)
@@ -35,8 +33,8 @@ def make_segment(log: ListedLog, base_offset: int) -> Segment:
         directory=log.directory,
         base_offset=base_offset,
         end_offset_bound=bound,
-        is_index_trusted=is_flushed or log.state.is_clean,
-        recovery_point=recovery_point,
+        is_index_trusted=log.state.is_index_whole(log.topic_partition, bound),
+        recovery_point=log.recovery_point,
         reached_offset=log.state.reached_offset(log.topic_partition),
         suffix=suffixes.get(base_offset, ""),
         is_moving=is_moving,

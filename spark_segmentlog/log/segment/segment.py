@@ -78,7 +78,7 @@ class Segment:
     topic_partition: TopicPartition
     directory: str
     base_offset: int
-    end_offset_bound: int | None
+    end_offset_bound: int | None = None
     is_index_trusted: bool = False
     recovery_point: int | None = None
     reached_offset: int = 0

@@ -133,7 +133,6 @@ class LocalTieredLayout:
             topic_partition=TopicPartition("", 0),
             directory=path.rpartition("/")[0],
             base_offset=base_offset,
-            end_offset_bound=None,
             is_index_trusted=True,
             copy=RemoteCopy(self.object_path(path)),
             storage=files,

@@ -130,7 +130,6 @@ class SegmentObjects:
             topic_partition=self._partition.topic_partition,
             directory=self.object_path(piece),
             base_offset=piece.segment.base_offset,
-            end_offset_bound=None,
         )
         data = self.read_segment_index(piece.segment, IndexKind.OFFSET) or b""
         index = OffsetIndex(BytesFile(segment.directory, data), segment.base_offset)

@@ -153,7 +153,7 @@ def _attached(
     if topic_id is None or place.named is not None or is_internal or not is_live:
         return place
     lineage = read_leader_epochs(place.storage, place.directory)
-    start_offset = state.log_start_offsets.get(place.topic_partition, 0)
+    start_offset = state.log_start_offset(place.topic_partition)
     partition = TopicIdPartition(place.topic_partition, topic_id)
     remote = RemoteLog(source, partition, lineage, start_offset)
     if not remote.pieces():

@@ -17,6 +17,7 @@ from spark_segmentlog.log.names import (
     SNAPSHOT_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     find_base_offset,
+    find_base_offsets,
     segment_file_name,
 )
 from spark_segmentlog.log.tier.objects import INDEX_KINDS, BytesFile
@@ -135,8 +136,7 @@ class TieredStorage(OpeningStorage):
             self.remote.list_again()
         self._has_listed = True
         local = [] if self.local is None else self.local.list_names(path)
-        bases = [base for name in local if (base := find_base_offset(name)) is not None]
-        self.first_local = min(bases, default=None)
+        self.first_local = next(iter(find_base_offsets(local)), None)
         names = set(local)
         for piece in self.remote.pieces():
             if self.first_local is None or piece.start_offset < self.first_local:

@@ -38,7 +38,7 @@ from spark_segmentlog.log.names import (
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     TopicPartition,
-    find_base_offset,
+    find_base_offsets,
     segment_file_name,
 )
 from spark_segmentlog.log.segment.growth import BatchExtents, SegmentEnd, append_batches
@@ -139,11 +139,8 @@ def read_append_state(
         Bytes in the last segment that are neither valid nor a torn tail.
     """
     directory = os.path.join(state.path, str(topic_partition))
-    bases = sorted(
-        base for name in os.listdir(directory) if (base := find_base_offset(name)) is not None
-    )
-    checkpointed_start = state.log_start_offsets.get(topic_partition, 0)
-    start = max(checkpointed_start, bases[0] if bases else 0)
+    bases = find_base_offsets(os.listdir(directory))
+    start = max(state.log_start_offset(topic_partition), bases[0] if bases else 0)
     segments = [
         Segment(
             topic_partition=topic_partition,

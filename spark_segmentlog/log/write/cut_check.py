@@ -15,7 +15,7 @@ from spark_segmentlog.log.formats.checkpoints import LOG_START_OFFSET_CHECKPOINT
 from spark_segmentlog.log.names import (
     MAX_OFFSET,
     TopicPartition,
-    find_base_offset,
+    find_base_offsets,
     parse_partition_directory_name,
 )
 from spark_segmentlog.log.segment.segment import Segment
@@ -35,11 +35,8 @@ def torn_segments(state: LogDirectoryState, path: str, known_from: int | None) -
     if state.is_clean:
         return
     topic_partition = parse_partition_directory_name(os.path.basename(path))
-    bases = sorted(
-        base for name in os.listdir(path) if (base := find_base_offset(name)) is not None
-    )
-    flushed = max((state.recovery_points or {}).get(topic_partition, 0), known_from or 0)
-    for base, bound in pairwise(bases):
+    flushed = max(state.flushed_offset(topic_partition), known_from or 0)
+    for base, bound in pairwise(find_base_offsets(os.listdir(path))):
         if bound <= flushed:
             continue
         segment = Segment(
@@ -86,16 +83,11 @@ def wrong_log_start(
     state: LogDirectoryState, topic_partition: TopicPartition, path: str
 ) -> Iterator[Finding]:
     """Find that a log is said to start beyond its end."""
-    start_offset = state.log_start_offsets.get(topic_partition, 0)
-    bases = [base for name in os.listdir(path) if (base := find_base_offset(name)) is not None]
-    if not bases or max(bases) >= start_offset:
+    start_offset = state.log_start_offset(topic_partition)
+    bases = find_base_offsets(os.listdir(path))
+    if not bases or bases[-1] >= start_offset:
         return
-    last = Segment(
-        topic_partition=topic_partition,
-        directory=path,
-        base_offset=max(bases),
-        end_offset_bound=None,
-    )
+    last = Segment(topic_partition=topic_partition, directory=path, base_offset=bases[-1])
     with suppress(CorruptRecordError):
         end_offset = max(
             (int(table.last_offset[-1]) + 1 for table in last.headers(0, MAX_OFFSET)),

@@ -65,7 +65,6 @@ def _walk(
         topic_partition=topic_partition,
         directory=directory,
         base_offset=indexed.base_offset,
-        end_offset_bound=None,
     )
     parts: list[BatchExtents] = []
     if bytes_after > indexed.size_bytes:

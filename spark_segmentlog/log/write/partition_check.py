@@ -27,7 +27,7 @@ from spark_segmentlog.log.names import (
     SWAP_SUFFIX,
     TopicPartition,
     file_suffixes,
-    find_base_offset,
+    find_base_offsets,
     find_topic_partition,
     parse_partition_directory_name,
 )
@@ -200,7 +200,7 @@ def _stray(topic_partition: TopicPartition, path: str, detail: str) -> Finding:
 
 def _foreign_files(topic_partition: TopicPartition, path: str) -> Iterator[Finding]:
     names = LOCAL.list_directories(path)[1]
-    bases = {base for name in names if (base := find_base_offset(name)) is not None}
+    bases = find_base_offsets(names)
     # What a broker reads the offset out of, in the order in which it looks.
     suffixes = (*file_suffixes(), CLEANED_SUFFIX, SWAP_SUFFIX)
     for name in sorted(names):

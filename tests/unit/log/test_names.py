@@ -6,6 +6,7 @@ from spark_segmentlog.errors import NotALogDirectoryError
 from spark_segmentlog.log.names import (
     TopicPartition,
     find_base_offset,
+    find_base_offsets,
     find_left_topic_partition,
     find_topic_partition,
     parse_partition_directory_name,
@@ -85,3 +86,9 @@ def test_a_base_offset_is_read_from_twenty_digits_and_nothing_else() -> None:
 def test_partitions_sort_by_number_not_by_text() -> None:
     names = [TopicPartition("t", 10), TopicPartition("t", 9), TopicPartition("a", 11)]
     assert [str(name) for name in sorted(names)] == ["a-11", "t-9", "t-10"]
+
+
+def test_offsets_in_the_names_of_files_of_a_suffix_are_ascending() -> None:
+    names = [f"{5:020d}.log", f"{0:020d}.log", f"{7:020d}.index", "x.log", f"{9:020d}.log.deleted"]
+    assert find_base_offsets(names) == [0, 5]
+    assert find_base_offsets(names, ".index") == [7]

@@ -8,6 +8,7 @@ import pytest
 
 from spark_segmentlog.errors import EmptyLogDirectoryError
 from spark_segmentlog.log.directory.open_commit import CommitState
+from spark_segmentlog.log.directory.state import LogDirectoryState
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.testing.builder import LogBuilder
@@ -54,3 +55,22 @@ def test_an_open_commit_caps_partitions_and_hides_new_ones(
     # The folder was there, but not yet what it holds.
     with pytest.raises(EmptyLogDirectoryError, match="holds no partition yet"):
         LogManager.open(tmp_path / "new-0")
+
+
+def test_indexes_are_whole_below_the_recovery_point_and_all_after_a_clean_stop(
+    tmp_path: Path,
+) -> None:
+    partition, other = TopicPartition("t", 0), TopicPartition("t", 1)
+    builder = LogBuilder(tmp_path)
+    assert not LogDirectoryState.read(str(tmp_path)).is_index_whole(partition, 5)
+    builder.recovery_points({("t", 0): 5})
+    state = LogDirectoryState.read(str(tmp_path))
+    assert [state.is_index_whole(partition, bound) for bound in (5, 6, None)] == [
+        True,
+        False,
+        False,
+    ]
+    assert (state.flushed_offset(partition), state.flushed_offset(other)) == (5, 0)
+    assert not state.is_index_whole(other, 5)
+    builder.clean_shutdown()
+    assert LogDirectoryState.read(str(tmp_path)).is_index_whole(other, None)
