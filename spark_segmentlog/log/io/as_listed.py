@@ -103,15 +103,12 @@ class StorageAsListed(OpeningStorage):
         return self.storage.open_input(path, reads_blocks=reads_blocks, size=size)
 
     def read_file(self, path: str) -> bytes | None:
-        """Read a small file whole; None where it is not there."""
         return None if self._is_missing(path) else self.storage.read_file(path)
 
     def read_start(self, path: str, length: int) -> bytes | None:
-        """Read the first bytes of a file; None where it is not there."""
         return None if self._is_missing(path) else super().read_start(path, length)
 
     def size(self, path: str) -> int:
-        """Measure a file, in bytes."""
         known = self._known(path)
         if known is None or known[1] == _UNKNOWN:
             return self.storage.size(path)
@@ -120,7 +117,6 @@ class StorageAsListed(OpeningStorage):
         return known[1]
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file or folder is there."""
         known = self._known(path)
         return self.storage.exists(path) if known is None else known[0]
 
@@ -153,7 +149,6 @@ class StorageAsListed(OpeningStorage):
         return self._sizes(path)
 
     def list_directories(self, path: str) -> tuple[list[str], list[str]]:
-        """List the names of the folders, then of all else, in a folder."""
         sizes = self._sizes(path)
         return (
             [name for name, size in sizes.items() if size is None],
@@ -161,11 +156,9 @@ class StorageAsListed(OpeningStorage):
         )
 
     def real_path(self, path: str) -> str:
-        """Name the same file in one way only."""
         return self.storage.real_path(path)
 
     def glob(self, pattern: str) -> list[str]:
-        """List the paths that a pattern matches, in no order."""
         return self.storage.glob(pattern)
 
     def _sizes(self, path: str) -> Mapping[str, int | None]:

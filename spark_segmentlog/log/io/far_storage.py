@@ -31,7 +31,6 @@ class FarStorage(OpeningStorage):
     def open_input(
         self, path: str, *, reads_blocks: bool = True, size: int | None = None
     ) -> LogFile:
-        """Open a file for reading."""
         file = RemoteFile(path, self.ranges(path), size=size, reads_blocks=reads_blocks)
         if size is None:
             # What is not there must show now.
@@ -39,15 +38,12 @@ class FarStorage(OpeningStorage):
         return file
 
     def list_names(self, path: str) -> list[str]:
-        """List the names of all that is in a folder, in no order."""
         return list(self.list_sizes(path))
 
     def list_sizes(self, path: str) -> dict[str, int | None]:
-        """List the names of all that is in a folder, with the sizes of files."""
         return {child.name: child.size for child in self.children(path)}
 
     def list_directories(self, path: str) -> tuple[list[str], list[str]]:
-        """List the names of the folders, then of all else, in a folder."""
         directories: list[str] = []
         others: list[str] = []
         for child in self.children(path):
@@ -55,11 +51,9 @@ class FarStorage(OpeningStorage):
         return directories, others
 
     def real_path(self, path: str) -> str:
-        """Name the same file in one way only."""
         return path.rstrip("/") or path
 
     def glob(self, pattern: str) -> list[str]:
-        """List the paths that a pattern matches, in no order."""
         found = [""]
         for part in pattern.split("/"):
             found = [path for base in found for path in self._matching(base, part)]

@@ -27,7 +27,6 @@ class ObjectStorage(FarStorage):
     bucket: str
 
     def read_start(self, path: str, length: int) -> bytes | None:
-        """Read the first bytes of an object; None where it is not there."""
         import obstore
 
         try:
@@ -40,7 +39,6 @@ class ObjectStorage(FarStorage):
         return self.ranges(path).read(0, length)
 
     def read_file(self, path: str) -> bytes | None:
-        """Read a small object whole; None where it is not there."""
         import obstore
 
         try:
@@ -71,11 +69,9 @@ class ObjectStorage(FarStorage):
         return [*folders, *objects]
 
     def size(self, path: str) -> int:
-        """Measure an object, in bytes."""
         return self.ranges(path).size()
 
     def exists(self, path: str) -> bool:
-        """Tell whether an object or folder is there."""
         try:
             self.size(path)
         except FileNotFoundError:
@@ -94,7 +90,6 @@ class ObjectStorage(FarStorage):
             return False
 
     def ranges(self, path: str) -> RangeSource:
-        """Open an object for ranged reads, without a request."""
         return _ObjectSource(self.store, self._key(path), path)
 
     def _key(self, path: str) -> str:

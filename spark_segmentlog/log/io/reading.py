@@ -132,11 +132,9 @@ class OpeningStorage(ABC):
         """List the names of all that is in a folder, in no order."""
 
     def list_sizes(self, path: str) -> Mapping[str, int | None]:
-        """List the names of all that is in a folder, with sizes where a listing has them."""
         return dict.fromkeys(self.list_names(path))
 
     def read_file(self, path: str) -> bytes | None:
-        """Read a small file whole; None where it is not there."""
         try:
             with self.open_input(path) as file:
                 return file.read_at(0, file.size())
@@ -144,7 +142,6 @@ class OpeningStorage(ABC):
             return None
 
     def read_start(self, path: str, length: int) -> bytes | None:
-        """Read the first bytes of a file; None where it is not there."""
         try:
             with self.open_input(path) as file:
                 return file.read_at(0, min(length, file.size()))

@@ -71,19 +71,16 @@ class RemoteFile(Closing):
             self._fetch_ahead(1)
 
     def size(self) -> int:
-        """Measure the file, in bytes."""
         if self._size is None:
             self._size = int(self._source.size())
         return self._size
 
     def pread_into(self, buffer: npt.NDArray[np.uint8], position: int, length: int) -> int:
-        """Read bytes at a position to the start of a buffer; fewer only at the end of the file."""
         data = self.read_at(position, length)
         buffer[: len(data)] = np.frombuffer(data, np.uint8)
         return len(data)
 
     def read_at(self, position: int, length: int) -> bytes:
-        """Read bytes at a position; fewer only at the end of the file."""
         end = min(position + length, self.size())
         if position >= end:
             return b""
@@ -98,7 +95,6 @@ class RemoteFile(Closing):
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def next_data_position(self, position: int) -> int | None:
-        """Find where bytes begin that may not be zero."""
         return position if position < self.size() else None
 
     def close(self) -> None:

@@ -80,7 +80,6 @@ class ChunkedLayout:
         )
 
     def list_partitions(self, storage: Storage, root: str) -> list[TopicIdPartition]:
-        """List the partitions in a store."""
         return [
             TopicIdPartition(TopicPartition(topic, partition), topic_id)
             for topic, topic_id in _topics(storage, root)
@@ -90,7 +89,6 @@ class ChunkedLayout:
     def list_segments(
         self, storage: Storage, root: str, partition: TopicIdPartition
     ) -> StoreListing:
-        """List the segments of a partition."""
         folder = _folder(root, partition)
         whole, notes = [], []
         for (base_offset, segment_id), suffixes in list_objects(storage, folder, _OBJECT).items():
@@ -115,7 +113,6 @@ class ChunkedLayout:
         segment_id: str,
         custom_metadata: bytes | None,
     ) -> str:
-        """Name the path of a segment's objects, up to the suffixes."""
         prefix, key = _parse_custom(custom_metadata)
         if key is None:
             key = f"{_folder('', partition)}/{segment_name(base_offset, segment_id)}"
@@ -124,7 +121,6 @@ class ChunkedLayout:
         return f"{root}{key}"
 
     def read_detail(self, storage: Storage, path: str) -> SegmentManifest:
-        """Read a segment's manifest."""
         manifest_path = path + MANIFEST_SUFFIX
         data = read_whole(storage, manifest_path, MAX_MANIFEST_BYTES)
         return parse_manifest(data, manifest_path)

@@ -46,11 +46,9 @@ class ChunkedFile(Closing):
         self._reached = -1
 
     def size(self) -> int:
-        """Count the plain bytes."""
         return self._manifest.file_bytes
 
     def read_at(self, position: int, length: int) -> bytes:
-        """Read plain bytes at a position; fewer only at the end of the file."""
         buffer = np.empty(max(min(length, self.size() - position), 0), np.uint8)
         return buffer[: self.pread_into(buffer, position, len(buffer))].tobytes()
 
@@ -76,7 +74,6 @@ class ChunkedFile(Closing):
         return done
 
     def next_data_position(self, position: int) -> int | None:
-        """Find where bytes begin that may not be zero."""
         return position if position < self.size() else None
 
     def close(self) -> None:

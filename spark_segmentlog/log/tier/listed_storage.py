@@ -18,39 +18,30 @@ class _StorageOver(OpeningStorage):
     def open_input(
         self, path: str, *, reads_blocks: bool = True, size: int | None = None
     ) -> LogFile:
-        """Open a file for reading."""
         return self.storage.open_input(path, reads_blocks=reads_blocks, size=size)
 
     def size(self, path: str) -> int:
-        """Measure a file."""
         return self.storage.size(path)
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file or folder is there."""
         return self.storage.exists(path)
 
     def is_directory(self, path: str) -> bool:
-        """Tell whether a path is a folder."""
         return self.storage.is_directory(path)
 
     def list_names(self, path: str) -> list[str]:
-        """List the names of all that is in a folder."""
         return self.storage.list_names(path)
 
     def list_sizes(self, path: str) -> Mapping[str, int | None]:
-        """List the names of all that is in a folder, with sizes where a listing has them."""
         return self.storage.list_sizes(path)
 
     def list_directories(self, path: str) -> tuple[list[str], list[str]]:
-        """List the names of the folders, then of all else, in a folder."""
         return self.storage.list_directories(path)
 
     def real_path(self, path: str) -> str:
-        """Name the same file in one way only."""
         return self.storage.real_path(path)
 
     def glob(self, pattern: str) -> list[str]:
-        """List the paths that a pattern matches."""
         return self.storage.glob(pattern)
 
 
@@ -63,18 +54,15 @@ class ListedObjects(_StorageOver):
     def open_input(
         self, path: str, *, reads_blocks: bool = True, size: int | None = None
     ) -> LogFile:
-        """Open a file for reading."""
         known = self._known_size(path)
         size = size if known is None else known
         return self.storage.open_input(path, reads_blocks=reads_blocks, size=size)
 
     def size(self, path: str) -> int:
-        """Measure a file."""
         known = self._known_size(path)
         return self.storage.size(path) if known is None else known
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file or folder is there."""
         return self._known_size(path) is not None or self.storage.exists(path)
 
     def _known_size(self, path: str) -> int | None:
@@ -93,14 +81,12 @@ class ListedFolders(_StorageOver):
         self._listed[_name(path)] = list(directories), []
 
     def is_directory(self, path: str) -> bool:
-        """Tell whether a path is a folder."""
         above, _, name = _name(path).rpartition("/")
         if _name(path) not in self._listed and (known := self._listed.get(above)) is not None:
             return name in known[0]
         return self._list(path) is not None
 
     def list_directories(self, path: str) -> tuple[list[str], list[str]]:
-        """List the names of the folders, then of all else, in a folder."""
         found = self._list(path)
         if found is None:
             raise not_there(path)

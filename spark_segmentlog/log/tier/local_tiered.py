@@ -80,7 +80,6 @@ class LocalTieredLayout:
     def list_segments(
         self, storage: Storage, root: str, partition: TopicIdPartition
     ) -> StoreListing:
-        """List the segments of a partition."""
         folder = f"{_folder(storage, root)}/{_directory(partition)}"
         whole, notes = [], []
         for (base_offset, segment_id), suffixes in list_objects(storage, folder, _FILE).items():
@@ -107,7 +106,6 @@ class LocalTieredLayout:
         segment_id: str,
         custom_metadata: bytes | None,
     ) -> str:
-        """Name the path of a segment's files, up to the suffixes."""
         above = root if root.rstrip("/").endswith(FOLDER) else f"{root.rstrip('/')}/{FOLDER}"
         name = segment_name(base_offset, segment_id)
         return f"{above.rstrip('/')}/{_directory(partition)}/{name}"
@@ -146,13 +144,11 @@ class LocalTieredLayout:
         )
 
     def open_log(self, storage: Storage, path: str, detail: Any, keys: Keys) -> LogFile:
-        """Open the copy of a log."""
         return storage.open_input(path + LOG_SUFFIX)
 
     def read_index(
         self, storage: Storage, path: str, kind: IndexKind, detail: Any, keys: Keys
     ) -> bytes | None:
-        """Read the copy of an index."""
         try:
             return read_whole(storage, path + SUFFIXES[kind], MAX_INDEX_BYTES)
         except FileNotFoundError:
@@ -161,7 +157,6 @@ class LocalTieredLayout:
             raise
 
     def object_path(self, path: str) -> str:
-        """Name the copy of a log."""
         return path + LOG_SUFFIX
 
 

@@ -42,21 +42,17 @@ class BytesFile(Closing):
         self._data = data
 
     def size(self) -> int:
-        """Count the bytes."""
         return len(self._data)
 
     def read_at(self, position: int, length: int) -> bytes:
-        """Give bytes at a position; fewer only at the end."""
         return self._data[position : position + length]
 
     def pread_into(self, buffer: npt.NDArray[np.uint8], position: int, length: int) -> int:
-        """Copy bytes at a position to the start of a buffer; fewer only at the end."""
         data = self.read_at(position, length)
         buffer[: len(data)] = np.frombuffer(data, np.uint8)
         return len(data)
 
     def next_data_position(self, position: int) -> int | None:
-        """Find where bytes begin that may not be zero."""
         return position if position < len(self._data) else None
 
     def close(self) -> None:
@@ -72,24 +68,19 @@ class EndOfFile(Closing):
         self._start = start_position
 
     def size(self) -> int:
-        """Measure what follows the position."""
         return max(self._file.size() - self._start, 0)
 
     def read_at(self, position: int, length: int) -> bytes:
-        """Read bytes at a position; fewer only at the end."""
         return self._file.read_at(self._start + position, length)
 
     def pread_into(self, buffer: npt.NDArray[np.uint8], position: int, length: int) -> int:
-        """Read bytes at a position to the start of a buffer; fewer only at the end."""
         return self._file.pread_into(buffer, self._start + position, length)
 
     def next_data_position(self, position: int) -> int | None:
-        """Find where bytes begin that may not be zero."""
         found = self._file.next_data_position(self._start + position)
         return None if found is None else found - self._start
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 
@@ -146,19 +137,15 @@ class SegmentFiles(OpeningStorage):
     def open_input(
         self, path: str, *, reads_blocks: bool = True, size: int | None = None
     ) -> LogFile:
-        """Open a file for reading."""
         return self.storage.open_input(self._copy(path), reads_blocks=reads_blocks, size=size)
 
     def size(self, path: str) -> int:
-        """Measure a file."""
         return self.storage.size(self._copy(path))
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file is there."""
         return self.storage.exists(self._copy(path))
 
     def is_directory(self, path: str) -> bool:
-        """Tell whether a path is a folder."""
         return False
 
     def list_names(self, path: str) -> list[str]:
@@ -170,7 +157,6 @@ class SegmentFiles(OpeningStorage):
         return [], []
 
     def real_path(self, path: str) -> str:
-        """Name the same file in one way only."""
         return path
 
     def glob(self, pattern: str) -> list[str]:

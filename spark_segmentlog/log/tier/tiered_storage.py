@@ -86,7 +86,6 @@ class TieredStorage(OpeningStorage):
     def open_input(
         self, path: str, *, reads_blocks: bool = True, size: int | None = None
     ) -> LogFile:
-        """Open a file for reading."""
         found = self._find(path)
         if found is None:
             data = self._made_up(path)
@@ -100,7 +99,6 @@ class TieredStorage(OpeningStorage):
         return BytesFile(path, data)
 
     def size(self, path: str) -> int:
-        """Measure a file, in bytes."""
         found = self._find(path)
         if found is not None and found[1] == LOG_SUFFIX:
             return self.remote.objects.size_bytes(found[0])
@@ -110,7 +108,6 @@ class TieredStorage(OpeningStorage):
             return file.size()
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file or folder is there."""
         if path == self.directory and self.local is None:
             return bool(self.remote.pieces())
         found = self._find(path)
@@ -125,7 +122,6 @@ class TieredStorage(OpeningStorage):
         )
 
     def is_directory(self, path: str) -> bool:
-        """Tell whether a path is a folder."""
         return path == self.directory or (self.local is not None and self.local.is_directory(path))
 
     def list_names(self, path: str) -> list[str]:
@@ -144,11 +140,9 @@ class TieredStorage(OpeningStorage):
         return list(names)
 
     def list_directories(self, path: str) -> tuple[list[str], list[str]]:
-        """List the names of the folders, then of all else, in a folder."""
         return [], self.list_names(path)
 
     def real_path(self, path: str) -> str:
-        """Name the same file in one way only."""
         return path if self.local is None else self.local.real_path(path)
 
     def glob(self, pattern: str) -> list[str]:
