@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from spark_segmentlog.log.io.far_storage import Child, FarStorage
 from spark_segmentlog.log.io.kept_files import KeptFiles
-from spark_segmentlog.log.io.reading import LOCAL, LogFile, OpeningStorage, Storage, not_there
+from spark_segmentlog.log.io.reading import LOCAL, LogFile, Storage, StorageOver, not_there
 from spark_segmentlog.log.io.remote_file import PEEK_BYTES, RemoteFile
 from spark_segmentlog.log.io.threads import FAR_THREADS
 
 _UNKNOWN: Final = -1
 
 
-class StorageAsListed(OpeningStorage):
+class StorageAsListed(StorageOver):
     """A far storage whose folders are listed once for what is asked of their files.
 
     The names of a folder are listed again each time but the first. Small files are read once from
@@ -31,6 +31,8 @@ class StorageAsListed(OpeningStorage):
     kept : KeptFiles, optional
         Small files that were read, by another one that knows the same listings too.
     """
+
+    storage: FarStorage
 
     def __init__(
         self,
@@ -154,12 +156,6 @@ class StorageAsListed(OpeningStorage):
             [name for name, size in sizes.items() if size is None],
             [name for name, size in sizes.items() if size is not None],
         )
-
-    def real_path(self, path: str) -> str:
-        return self.storage.real_path(path)
-
-    def glob(self, pattern: str) -> list[str]:
-        return self.storage.glob(pattern)
 
     def _sizes(self, path: str) -> Mapping[str, int | None]:
         if self._asked is not None:

@@ -149,6 +149,42 @@ class OpeningStorage(ABC):
             return None
 
 
+class StorageOver(OpeningStorage):
+    """A storage that asks another one."""
+
+    __slots__ = ()
+    storage: Storage
+
+    def open_input(
+        self, path: str, *, reads_blocks: bool = True, size: int | None = None
+    ) -> LogFile:
+        return self.storage.open_input(path, reads_blocks=reads_blocks, size=size)
+
+    def size(self, path: str) -> int:
+        return self.storage.size(path)
+
+    def exists(self, path: str) -> bool:
+        return self.storage.exists(path)
+
+    def is_directory(self, path: str) -> bool:
+        return self.storage.is_directory(path)
+
+    def list_names(self, path: str) -> list[str]:
+        return self.storage.list_names(path)
+
+    def list_sizes(self, path: str) -> Mapping[str, int | None]:
+        return self.storage.list_sizes(path)
+
+    def list_directories(self, path: str) -> tuple[list[str], list[str]]:
+        return self.storage.list_directories(path)
+
+    def real_path(self, path: str) -> str:
+        return self.storage.real_path(path)
+
+    def glob(self, pattern: str) -> list[str]:
+        return self.storage.glob(pattern)
+
+
 class _LocalFile(Closing):
     """A file on the local disk."""
 

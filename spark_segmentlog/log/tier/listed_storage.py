@@ -2,53 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from spark_segmentlog.log.io.reading import LogFile, OpeningStorage, Storage, not_there
+from spark_segmentlog.log.io.reading import LogFile, Storage, StorageOver, not_there
 from spark_segmentlog.log.tier.remote_segment import SegmentPlace
 
 
 @dataclass(frozen=True, slots=True)
-class _StorageOver(OpeningStorage):
-    """A storage that asks another one."""
-
-    storage: Storage
-
-    def open_input(
-        self, path: str, *, reads_blocks: bool = True, size: int | None = None
-    ) -> LogFile:
-        return self.storage.open_input(path, reads_blocks=reads_blocks, size=size)
-
-    def size(self, path: str) -> int:
-        return self.storage.size(path)
-
-    def exists(self, path: str) -> bool:
-        return self.storage.exists(path)
-
-    def is_directory(self, path: str) -> bool:
-        return self.storage.is_directory(path)
-
-    def list_names(self, path: str) -> list[str]:
-        return self.storage.list_names(path)
-
-    def list_sizes(self, path: str) -> Mapping[str, int | None]:
-        return self.storage.list_sizes(path)
-
-    def list_directories(self, path: str) -> tuple[list[str], list[str]]:
-        return self.storage.list_directories(path)
-
-    def real_path(self, path: str) -> str:
-        return self.storage.real_path(path)
-
-    def glob(self, pattern: str) -> list[str]:
-        return self.storage.glob(pattern)
-
-
-@dataclass(frozen=True, slots=True)
-class ListedObjects(_StorageOver):
+class ListedObjects(StorageOver):
     """The objects of one segment, with the sizes that a listing told: they never change."""
 
+    storage: Storage
     place: SegmentPlace
 
     def open_input(
@@ -71,9 +36,10 @@ class ListedObjects(_StorageOver):
 
 
 @dataclass(frozen=True, slots=True)
-class ListedFolders(_StorageOver):
+class ListedFolders(StorageOver):
     """Folders that are listed once at most, while a store is looked for in them."""
 
+    storage: Storage
     _listed: dict[str, tuple[list[str], list[str]] | None] = field(default_factory=dict)
 
     def know(self, path: str, directories: Iterable[str]) -> None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from spark_segmentlog.errors import RemoteStorageError
 from spark_segmentlog.log.io.closing import Closing
-from spark_segmentlog.log.io.reading import LogFile, OpeningStorage, Storage
+from spark_segmentlog.log.io.reading import LogFile, Storage, StorageOver
 from spark_segmentlog.log.names import (
     BASE_OFFSET_DIGITS,
     MAX_OFFSET,
@@ -128,7 +128,7 @@ def list_objects(
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentFiles(OpeningStorage):
+class SegmentFiles(StorageOver):
     """The copies of one segment's files under the names that a `Segment` asks for."""
 
     storage: Storage
@@ -144,24 +144,6 @@ class SegmentFiles(OpeningStorage):
 
     def exists(self, path: str) -> bool:
         return self.storage.exists(self._copy(path))
-
-    def is_directory(self, path: str) -> bool:
-        return False
-
-    def list_names(self, path: str) -> list[str]:
-        """List nothing: a segment is no folder."""
-        return []
-
-    def list_directories(self, path: str) -> tuple[list[str], list[str]]:
-        """List nothing: a segment is no folder."""
-        return [], []
-
-    def real_path(self, path: str) -> str:
-        return path
-
-    def glob(self, pattern: str) -> list[str]:
-        """Match nothing."""
-        return []
 
     def _copy(self, path: str) -> str:
         return self.path + path.rpartition("/")[2][BASE_OFFSET_DIGITS:]
