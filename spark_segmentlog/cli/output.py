@@ -89,8 +89,7 @@ def _print_table(
     # Verbs without a table start without it.
     from spark_segmentlog.cli.terminal import draw_table
 
-    headings, are_right = zip(*((column.heading, column.is_right) for column in shown), strict=True)
-    if not draw_table(headings, are_right, cells, overflow):
+    if not draw_table(shown, cells, overflow):
         _print_aligned(shown, cells)
 
 

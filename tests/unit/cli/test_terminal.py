@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from spark_segmentlog.cli.output import Column
 from spark_segmentlog.cli.terminal import draw_table, progress_bar
 from spark_segmentlog.testing.builder import LogBuilder
 from tests.support.project import PROJECT
 from tests.support.running import batches
 
-TABLE = (("name", "size"), (False, True), [["[bold]", "1"], ["b", "100"]])
+COLUMNS = (Column("name", "name"), Column("size", "size", "number"))
+TABLE = (COLUMNS, [["[bold]", "1"], ["b", "100"]])
 
 
 def test_nothing_is_drawn_where_the_output_is_no_terminal(
@@ -33,6 +35,19 @@ def test_a_table_is_drawn_with_numbers_to_the_right(
     assert "name" in heading
     assert (first.split(), second.split()) == (["[bold]", "1"], ["b", "100"])
     assert len(first.rstrip()) == len(second.rstrip())
+
+
+def test_text_gives_way_where_a_table_is_too_wide(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "40")
+    columns = (*COLUMNS, Column("newest", "newest", "minute"), Column("flags", "flags"))
+    row = ["a" * 30, "1234567", "2025-02-11 08:00", "clean,open"]
+    assert draw_table(columns, [row], "ellipsis")
+    _, line = capsys.readouterr().out.splitlines()
+    assert line.split() == ["aaaa\u2026", "1234567", "2025-02-11", "08:00", "clean\u2026"]
+    assert len(line.rstrip()) <= 40
 
 
 def test_a_bar_leaves_the_standard_output_alone(capsys: pytest.CaptureFixture[str]) -> None:
