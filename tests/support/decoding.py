@@ -48,8 +48,7 @@ class Failure:
     length: int
 
 
-# More than any loop reads at once.
-_BEHIND = bytes(range(256)) * 2
+_AFTER = bytes(range(256)) * 2
 MALFORMED_TIMESTAMP = Failure(MalformedTimestampError, 0, 0, 0)
 
 
@@ -64,6 +63,11 @@ def room_of(size_bytes: int) -> Iterator[None]:
 
 def as_array(data: bytes) -> NDArray[np.uint8]:
     return np.frombuffer(data, np.uint8).copy()
+
+
+def _longer(data: bytes) -> NDArray[np.uint8]:
+    """Entries with more after them in memory than any loop reads at once."""
+    return as_array(data + _AFTER)
 
 
 def scan(data: bytes, **options: Any) -> HeaderTable:
@@ -130,10 +134,10 @@ def plain_entry(data: bytes, **options: Any) -> list[Row]:
 def outcomes_of_decoder(data: bytes, **options: Any) -> Iterator[list[Row] | Failure]:
     """Decode entry by entry: the rows of each, or how it fails.
 
-    The same, as is asserted, with much behind the entry in memory and with nothing behind it.
+    The same, as is asserted, with much after the entry in memory and with nothing.
     """
     array, table = as_array(data), scan(data)
-    longer = as_array(data + _BEHIND)
+    longer = _longer(data)
     for index in range(len(table)):
         reader = decoder(validate_first=True, **options)
         outcome = _outcome_of_entry(reader, array, table, index)
@@ -156,6 +160,48 @@ def _outcome_of_entry(
         return rows_of([*batches, last] if last is not None else batches)
     assert reader.flush() is None, "rows of an entry that failed"
     return failed
+
+
+def rows_before_failure(data: bytes, **options: Any) -> tuple[list[Row], Failure | None]:
+    """Decode one entry whose records nobody checks before: its rows up to how it fails.
+
+    As in `outcomes_of_decoder`, whatever is after the entry in memory.
+    """
+    table = scan(data)
+    found = [
+        _rows_before_failure(array, table, **options) for array in (as_array(data), _longer(data))
+    ]
+    assert found[0] == found[1]
+    return found[0]
+
+
+def _rows_before_failure(
+    array: NDArray[np.uint8], table: HeaderTable, **options: Any
+) -> tuple[list[Row], Failure | None]:
+    reader = decoder(**options)
+    batches, failed = [], None
+    try:
+        for batch in reader.decode(array, table, file_position=0):
+            batches.append(batch)
+    except MalformedTimestampError:
+        failed = MALFORMED_TIMESTAMP
+    except CorruptRecordError as error:
+        failed = Failure(type(error), error.position, error.base_offset, error.length)
+    last = reader.flush()
+    return rows_of([*batches, last] if last is not None else batches), failed
+
+
+def rows_of_twin_before_failure(data: bytes) -> tuple[list[Row], Failure | None]:
+    """Read one batch of format 2 with the plain twin, as `rows_before_failure` does."""
+    rows: list[Row] = []
+    try:
+        for record in iterate_records(data):
+            if not _can_be_held(record.timestamp_ms):
+                return rows, MALFORMED_TIMESTAMP
+            rows.append(_plain_row(record))
+    except CorruptRecordError as error:
+        return rows, Failure(type(error), error.position, error.base_offset, error.length)
+    return rows, None
 
 
 def outcomes_of_one_decoder(data: bytes, **options: Any) -> list[Row | Failure]:
@@ -187,8 +233,11 @@ def outcomes_of_twin(data: bytes, **options: Any) -> Iterator[list[Row] | Failur
         except CorruptRecordError as error:
             yield Failure(type(error), error.position, error.base_offset, error.length)
             continue
-        low, high = kernels.SPARK_MIN_TIMESTAMP_MS, kernels.SPARK_MAX_TIMESTAMP_MS
-        yield rows if all(low <= row[1] <= high for row in rows) else MALFORMED_TIMESTAMP
+        yield rows if all(_can_be_held(row[1]) for row in rows) else MALFORMED_TIMESTAMP
+
+
+def _can_be_held(timestamp_ms: int) -> bool:
+    return kernels.SPARK_MIN_TIMESTAMP_MS <= timestamp_ms <= kernels.SPARK_MAX_TIMESTAMP_MS
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[Row]:

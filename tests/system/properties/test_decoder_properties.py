@@ -31,6 +31,8 @@ from tests.support.decoding import (
     read,
     read_plainly,
     room_of,
+    rows_before_failure,
+    rows_of_twin_before_failure,
     scan,
 )
 
@@ -239,6 +241,25 @@ def test_hostile_records_with_good_checksums_are_read_alike(
         [body], count=count, codec=codec, last_offset_delta=last_delta, base_timestamp=0
     )
     assert list(outcomes_of_decoder(data)) == list(outcomes_of_twin(data))
+
+
+@settings(max_examples=300)
+@given(
+    st.one_of(mutated(records_bytes), st.binary(max_size=80)),
+    st.integers(0, 5),
+    st.integers(0, 4),
+    st.sampled_from([0, 2**40, 2**62]),
+    st.integers(1, 3),
+)
+def test_hostile_records_that_nobody_checks_before_are_read_alike(
+    body: bytes, count: int, last_delta: int, base_timestamp: int, max_rows: int
+) -> None:
+    data = v2_batch(
+        [body], count=count, last_offset_delta=last_delta, base_timestamp=base_timestamp
+    )
+    expected = rows_of_twin_before_failure(data)
+    assert rows_before_failure(data) == expected
+    assert rows_before_failure(data, max_arrow_rows=max_rows) == expected
 
 
 @given(
