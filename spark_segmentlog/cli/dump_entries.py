@@ -113,7 +113,9 @@ class _SegmentDump:
 
     def parts(self) -> Iterator[Entry | BatchGroup]:
         options = self.options
-        start_position = self.segment.position_for(self._first_offset(), self.file)
+        start_position = self.segment.start_position(
+            self.file, options.start_offset, options.min_timestamp_ms
+        )
         walk_options = WalkOptions(
             skip_corrupt=True, check_crcs=False, on_corrupt=self.corrupt.append
         )
@@ -129,13 +131,6 @@ class _SegmentDump:
         if not is_past:
             yield from self._tail_entries(walk.position)
         yield from self._largest_timestamp_entries()
-
-    def _first_offset(self) -> int:
-        """Offset below which nothing is wanted; time indexes tell it for a time."""
-        start_offset, min_timestamp_ms = self.options.start_offset, self.options.min_timestamp_ms
-        if min_timestamp_ms is None:
-            return start_offset
-        return max(start_offset, self.segment.offset_below_timestamp(min_timestamp_ms))
 
     def _groups(self, walk: HeaderWalk, table: HeaderTable) -> Iterator[BatchGroup]:
         shown = table.select(self.options.chosen(table))

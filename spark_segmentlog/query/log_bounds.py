@@ -18,6 +18,7 @@ class LogBounds:
         self._log = log
         self._options = options
         self._finds_stable_offset = finds_stable_offset
+        self._offsets_of_times: dict[int, int | None] = {}
 
     @property
     def log_start_offset(self) -> int:
@@ -77,9 +78,19 @@ class LogBounds:
         return min(end, self._high_watermark()) if self._options.until_high_watermark else end
 
     def offset_for_timestamp(self, timestamp_ms: int) -> int | None:
-        """Offset of the first record at or after a timestamp."""
-        found = self._log.offset_for_timestamp(timestamp_ms)
-        return None if found is None else found[0]
+        """Offset of the first record at or after a timestamp.
+
+        It does not lie before that of an earlier one, from which on it is looked for.
+        """
+        start_offset = 0
+        for earlier_ms, offset in self._offsets_of_times.items():
+            if earlier_ms <= timestamp_ms:
+                if offset is None:
+                    return None
+                start_offset = max(start_offset, offset)
+        found = self._log.offset_for_timestamp(timestamp_ms, start_offset)
+        self._offsets_of_times[timestamp_ms] = None if found is None else found[0]
+        return self._offsets_of_times[timestamp_ms]
 
     def _high_watermark(self) -> int:
         mark = self._log.high_watermark

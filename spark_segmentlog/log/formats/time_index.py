@@ -24,8 +24,16 @@ _ZERO_ENTRY: Final = bytes(ENTRY.itemsize)
 _LAST_ENTRY: Final = struct.Struct(">qi")
 
 
-def read_largest_timestamp(storage: Storage, path: str) -> int | None:
-    """Read the timestamp of the last entry of a `.timeindex`, in ms; None where there is none.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeEntry:
+    """One entry: no record up to `offset` has a larger timestamp than `timestamp`, in ms."""
+
+    timestamp: int
+    offset: int
+
+
+def read_last_entry(storage: Storage, path: str, base_offset: int) -> TimeEntry | None:
+    """Read the last entry of a `.timeindex`, as `TimeIndex.last_entry` does.
 
     For planning over very many segments: one read where the file is small.
     """
@@ -33,24 +41,17 @@ def read_largest_timestamp(storage: Storage, path: str) -> int | None:
     if data is None:
         return None
     if len(data) >= WARM_BYTES:
-        with TimeIndex(storage.open_input(path), 0) as index:
-            last = index.last_entry()
-        return None if last is None else last.timestamp
+        with TimeIndex(storage.open_input(path), base_offset) as index:
+            return index.last_entry()
     count = len(data) // ENTRY.itemsize
     while count and data.startswith(_ZERO_ENTRY, (count - 1) * ENTRY.itemsize):
         count -= 1
     if count == 0 or (count > 1 and not ascends(np.frombuffer(data, ENTRY, count))):
         return None
     timestamp, relative_offset = _LAST_ENTRY.unpack_from(data, (count - 1) * ENTRY.itemsize)
-    return int(timestamp) if relative_offset >= 0 else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeEntry:
-    """One entry: no record up to `offset` has a larger timestamp than `timestamp`, in ms."""
-
-    timestamp: int
-    offset: int
+    if relative_offset < 0:
+        return None
+    return TimeEntry(timestamp=timestamp, offset=base_offset + relative_offset)
 
 
 class TimeIndex(IndexFile):

@@ -69,8 +69,10 @@ class PartitionLog(ListedLog):
             segment = now
         return found
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """Find the first offset whose record timestamp is at or above a time.
+    def offset_for_timestamp(
+        self, timestamp_ms: int, start_offset: int = 0
+    ) -> tuple[int, int] | None:
+        """Find the first offset whose record timestamp is at or above a time, from one on.
 
         Control records count, as they do for a broker.
 
@@ -79,7 +81,7 @@ class PartitionLog(ListedLog):
         tuple of (offset, timestamp in ms), or None
             None where no record is that late.
         """
-        return self.resolved(lambda: find_timestamp(self, timestamp_ms, self.log_start_offset))
+        return self.resolved(lambda: find_timestamp(self, timestamp_ms, start_offset))
 
     def scan(
         self,

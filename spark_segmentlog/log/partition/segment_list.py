@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from spark_segmentlog.errors import CorruptRecordError
 from spark_segmentlog.log import names
-from spark_segmentlog.log.formats.time_index import read_largest_timestamp
+from spark_segmentlog.log.formats.time_index import TimeEntry, read_last_entry
 from spark_segmentlog.log.io.as_listed import waiting_threads
 from spark_segmentlog.log.io.reading import Storage
 from spark_segmentlog.log.io.threads import in_parallel
@@ -87,25 +87,33 @@ class SegmentList(Sequence[Segment]):
         known = self._log.known_largest_timestamps(self.base_offsets)
         storage = self._log.storage
         threads = waiting_threads(storage)
-        times = [*zip(known, self.paths(names.TIME_INDEX_SUFFIX), strict=True)]
-        largest = in_parallel(
-            lambda each: read_largest_timestamp(storage, each[1]) if each[0] is None else each[0],
-            times,
+        indexes = zip(
+            known, self.paths(names.TIME_INDEX_SUFFIX), self.base_offsets.tolist(), strict=True
+        )
+        entries = in_parallel(
+            lambda each: read_last_entry(storage, *each[1:]) if each[0] is None else None,
+            [*indexes],
             threads,
         )
+        largest = [
+            time if entry is None else entry.timestamp
+            for time, entry in zip(known, entries, strict=True)
+        ]
         is_kept = np.array(
-            [timestamp is not None and timestamp >= timestamp_ms for timestamp in largest], np.bool_
+            [time is not None and time >= timestamp_ms for time in largest], np.bool_
         )
-        looked_into = ~is_kept & np.array([timestamp is None for timestamp in known], np.bool_)
+        looked_into = ~is_kept & np.array([time is None for time in known], np.bool_)
         if looked_into.sum() > MAX_CONFIRMED_SEGMENTS:
-            is_unknown = np.array([timestamp is None for timestamp in largest], np.bool_)
+            is_unknown = np.array([time is None for time in largest], np.bool_)
             looked_into &= is_unknown | ~self._log.are_indexes_trusted(self)
         if looked_into.sum() > MAX_WALKED_SEGMENTS:
             is_kept |= looked_into
             return self._some(is_kept)
         unsure = np.flatnonzero(looked_into)
         is_kept[unsure] = in_parallel(
-            lambda index: _reaches(self[index], timestamp_ms), unsure.tolist(), threads
+            lambda index: _reaches(self[index], timestamp_ms, entries[index]),
+            unsure.tolist(),
+            threads,
         )
         return self._some(is_kept)
 
@@ -129,10 +137,10 @@ def _size_or_zero(storage: Storage, path: str) -> int:
         return 0
 
 
-def _reaches(segment: Segment, timestamp_ms: int) -> bool:
+def _reaches(segment: Segment, timestamp_ms: int, last: TimeEntry | None) -> bool:
     """Tell whether a segment may hold a record at or after a time; false only when it is known."""
     try:
-        return segment.may_reach_timestamp(timestamp_ms, ReadBuffer(LOOKUP_READ_BYTES))
+        return segment.may_reach_timestamp(timestamp_ms, last, ReadBuffer(LOOKUP_READ_BYTES))
     except (FileNotFoundError, CorruptRecordError):
         # Whoever reads the segment will see, and has the means to deal with it.
         return True

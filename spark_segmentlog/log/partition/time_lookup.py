@@ -21,31 +21,34 @@ if TYPE_CHECKING:
 
 
 def find_timestamp(log: ListedLog, timestamp_ms: int, start_offset: int) -> tuple[int, int] | None:
-    """Find the first (offset, timestamp) at or above a time in the segments from an offset on."""
+    """Find the first (offset, timestamp) at or above a time, from an offset on."""
     buffer = ReadBuffer()
+    start_offset = max(start_offset, log.log_start_offset)
     segments = log.segments_between(start_offset, log.log_end_offset)
     for segment in segments.reaching_timestamp(timestamp_ms):
-        found = _first_at_or_after(log, segment, timestamp_ms, buffer)
+        found = _first_at_or_after(log, segment, timestamp_ms, start_offset, buffer)
         if found is not None:
             return found
     return None
 
 
 def _first_at_or_after(
-    log: ListedLog, segment: Segment, timestamp_ms: int, buffer: ReadBuffer
+    log: ListedLog, segment: Segment, timestamp_ms: int, start_offset: int, buffer: ReadBuffer
 ) -> tuple[int, int] | None:
-    """Find the first (offset, timestamp) of one segment at or above a time, within the log."""
-    start_offset = max(log.log_start_offset, segment.offset_below_timestamp(timestamp_ms))
+    """Find the first (offset, timestamp) of one segment at or above a time, from an offset on."""
     end_offset = log.log_end_offset
     if segment.end_offset_bound is not None:
         end_offset = min(end_offset, segment.end_offset_bound)
     options = WalkOptions(skip_corrupt=log.skip_corrupt, check_crcs=log.check_crcs)
-    with segment.walk(options, start_offset=start_offset, buffer=buffer) as walk:
+    with segment.walk(
+        options, start_offset=start_offset, min_timestamp_ms=timestamp_ms, buffer=buffer
+    ) as walk:
         for table in walk:
-            late = (table.max_timestamp >= timestamp_ms) & (table.last_offset >= start_offset)
+            first_offset = max(start_offset, walk.floor)
+            late = (table.max_timestamp >= timestamp_ms) & (table.last_offset >= first_offset)
             late &= (table.base_offset < end_offset) & (table.records_count != 0)
             for row in np.flatnonzero(late).tolist():
-                found = _first_record(log, walk, table, row, timestamp_ms, start_offset)
+                found = _first_record(log, walk, table, row, timestamp_ms, first_offset)
                 if found is not None:
                     return found if found[0] < end_offset else None
             if int(table.base_offset[-1]) >= end_offset:

@@ -73,10 +73,13 @@ def is_position(segment: Segment, file: LogFile, entry: OffsetEntry) -> bool:
     return span is not None and span.last_offset == entry.offset
 
 
-def is_largest_timestamp(segment: Segment, file: LogFile, entry: TimeEntry) -> bool:
-    """Tell whether the batch that holds an entry's offset has its timestamp as the largest one."""
+def batch_of_largest(segment: Segment, file: LogFile, entry: TimeEntry) -> tuple[int, int] | None:
+    """Find where the batch lies that holds an entry's offset and has its timestamp as the largest.
+
+    Its start and its end; None where no batch does.
+    """
     if not segment.base_offset <= entry.offset < segment.offset_limit:
-        return False
+        return None
     buffer = ReadBuffer(LOOKUP_READ_BYTES)
     position = segment.position_for(entry.offset, file)
     for table in HeaderWalk(segment, file, TOLERANT, position=position, buffer=buffer):
@@ -84,8 +87,10 @@ def is_largest_timestamp(segment: Segment, file: LogFile, entry: TimeEntry) -> b
         if len(rows):
             row = rows[0]
             holds = int(table.base_offset[row]) <= entry.offset
-            return holds and int(table.max_timestamp[row]) == entry.timestamp
-    return False
+            is_largest = holds and int(table.max_timestamp[row]) == entry.timestamp
+            start, size_bytes = int(table.position[row]), int(table.size_bytes[row])
+            return (start, start + size_bytes) if is_largest else None
+    return None
 
 
 def offset_beyond_end(
@@ -120,7 +125,7 @@ def offset_beyond_end(
         return None
     if inside is not None and not is_position(segment, file, inside):
         return None
-    if inside_time is not None and not is_largest_timestamp(segment, file, inside_time):
+    if inside_time is not None and batch_of_largest(segment, file, inside_time) is None:
         by_time = -1
     offsets = [offset for offset in (by_offset, by_time) if next_offset <= offset < bound]
     if not offsets:

@@ -162,7 +162,9 @@ class SegmentScanner:
         with SharedFile(segment.open_log()) as shared:
             file = shared.file
             end_offset = self._end_offset(segment)
-            start_position = self._start_position(segment, file)
+            start_position = segment.start_position(
+                file, self.next_offset, self.options.record_filter.min_timestamp_ms
+            )
             chooser = PieceChooser(
                 self.options,
                 segment,
@@ -280,13 +282,6 @@ class SegmentScanner:
                 check_crcs=self.options.check_crcs,
             )
         return end_offset
-
-    def _start_position(self, segment: Segment, file: LogFile) -> int:
-        start_offset = self.next_offset
-        min_timestamp_ms = self.options.record_filter.min_timestamp_ms
-        if min_timestamp_ms is not None:
-            start_offset = max(start_offset, segment.offset_below_timestamp(min_timestamp_ms))
-        return segment.position_for(start_offset, file)
 
     def _decode(
         self, decoder: RecordDecoder, walk: HeaderWalk, chosen: ChosenPiece

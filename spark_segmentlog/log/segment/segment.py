@@ -210,20 +210,24 @@ class Segment:
     def last_time_entry(self) -> TimeEntry | None:
         """Read the last entry of the `.timeindex`, if the log bears it out; None otherwise."""
         with self.time_index() as index:
-            return self._believed(index.last_entry())
+            entry = index.last_entry()
+        if entry is None:
+            return None
+        with self.open_log() as file:
+            is_believed = index_trust.batch_of_largest(self, file, entry) is not None
+            return entry if is_believed else None
 
-    def may_reach_timestamp(self, timestamp_ms: int, buffer: ReadBuffer) -> bool:
+    def may_reach_timestamp(
+        self, timestamp_ms: int, last: TimeEntry | None, buffer: ReadBuffer
+    ) -> bool:
         """Tell whether a record may lie at or after a time; false only when it is known.
 
-        After the last time entry headers are walked, as far as `MAX_TIME_WALK_BYTES`.
+        After `last`, that of its time index, headers are walked, as far as `MAX_TIME_WALK_BYTES`.
         """
-        with self.time_index() as index:
-            last = index.last_entry()
         if last is not None and last.timestamp >= timestamp_ms:
             return True
         with self.open_log() as file:
-            is_believed = last is not None and index_trust.is_largest_timestamp(self, file, last)
-            start = self.position_for(last.offset + 1, file) if last and is_believed else 0
+            _, start = self._batch_of(last, file)
             walk = HeaderWalk(self, file, position=start, buffer=buffer)
             for table in walk:
                 if (table.max_timestamp >= timestamp_ms).any():
@@ -232,17 +236,24 @@ class Segment:
                     return True
         return False
 
-    def offset_below_timestamp(self, timestamp_ms: int) -> int:
-        """Find an offset such that all records before it lie below a timestamp, by the index."""
-        with self.time_index() as index:
-            entry = self._believed(index.lookup(timestamp_ms))
-        return self.base_offset if entry is None else entry.offset + 1
+    def start_position(
+        self, file: LogFile, offset: int, min_timestamp_ms: int | None = None
+    ) -> int:
+        """Find a position at or before the first batch that reaches an offset, and a time if given.
 
-    def _believed(self, entry: TimeEntry | None) -> TimeEntry | None:
-        if entry is None:
-            return None
-        with self.open_log() as file:
-            return entry if index_trust.is_largest_timestamp(self, file, entry) else None
+        As `position_for`: what lies before it is below the offset, or below the time by the index.
+        """
+        position = self.position_for(offset, file)
+        if min_timestamp_ms is None:
+            return position
+        with self.time_index() as index:
+            entry = index.lookup(min_timestamp_ms)
+        return max(position, self._batch_of(entry, file)[0])
+
+    def _batch_of(self, entry: TimeEntry | None, file: LogFile) -> tuple[int, int]:
+        """Find where the batch starts and ends that bears out a time entry; 0 and 0 for none."""
+        found = None if entry is None else index_trust.batch_of_largest(self, file, entry)
+        return found or (0, 0)
 
     @contextmanager
     def walk(
@@ -250,9 +261,10 @@ class Segment:
         options: WalkOptions = STRICT,
         *,
         start_offset: int = 0,
+        min_timestamp_ms: int | None = None,
         buffer: ReadBuffer | None = None,
     ) -> Iterator[HeaderWalk]:
-        """Open the `.log` and walk its batches, from one at or before an offset on.
+        """Open the `.log` and walk its batches, from its `start_position` on.
 
         Raises
         ------
@@ -260,7 +272,7 @@ class Segment:
             It was renamed or deleted; the partition's listing is out of date.
         """
         with self.open_log() as file:
-            position = self.position_for(start_offset, file)
+            position = self.start_position(file, start_offset, min_timestamp_ms)
             if position == 0:
                 expect_whole(file)
             yield HeaderWalk(self, file, options, position=position, buffer=buffer)

@@ -20,7 +20,15 @@ from spark_segmentlog.record.header_fields import (
     RECORDS_COUNT,
     SIZE_BYTES,
 )
-from spark_segmentlog.record.jit import inlined, int64, kernel, load_be32, load_be64, load_u64
+from spark_segmentlog.record.jit import (
+    inlined,
+    int64,
+    kernel,
+    load_be32,
+    load_be64,
+    load_u64,
+    uint64,
+)
 from spark_segmentlog.record.kernels.checksum import entry_crc_is_good
 from spark_segmentlog.record.layout import (
     ATTRIBUTES_OFFSET,
@@ -61,6 +69,13 @@ PLAIN_BATCH, COMPRESSED_BATCH, PLAIN_MESSAGE, WRAPPER, BAD_CODEC = range(5)
 # Why a scan of headers ended.
 
 SCAN_END, SCAN_INCOMPLETE, SCAN_ZERO, SCAN_INVALID, SCAN_FULL = range(5)
+
+
+# The search for what covers a byte looks at so many positions at once, and at eight in a word.
+
+COVERING_BLOCK_BYTES = 512
+_LOW_BITS, _HIGH_BITS = 0x0101010101010101, 0x8080808080808080
+_ABOVE_MAGIC = 0xFCFCFCFCFCFCFCFC
 
 
 class Bounds(NamedTuple):
@@ -291,15 +306,56 @@ def find_entry(
     return -1
 
 
+@inlined
+def _starts_among(
+    buffer: Bytes,
+    position: int,
+    wanted: tuple[int, int, int, int],
+    compared: tuple[int, int, int, int],
+) -> int:
+    """Not 0 where one of eight positions has a magic and the first bytes of an offset.
+
+    `wanted` has words of one of these bytes each, `compared` all their bits, or none for a byte
+    that may be any. Wherever a position has them, not 0 is returned.
+    """
+    other = load_u64(buffer, position + MAGIC_OFFSET) & uint64(_ABOVE_MAGIC)
+    other |= (load_u64(buffer, position) ^ wanted[0]) & compared[0]
+    other |= (load_u64(buffer, position + 1) ^ wanted[1]) & compared[1]
+    other |= (load_u64(buffer, position + 2) ^ wanted[2]) & compared[2]
+    other |= (load_u64(buffer, position + 3) ^ wanted[3]) & compared[3]
+    # One of its bytes is 0.
+    return (other - uint64(_LOW_BITS)) & ~other & uint64(_HIGH_BITS)
+
+
+@inlined
+def _every_byte(number: int, shift: int) -> int:
+    """Repeat one byte of a number in each of a word."""
+    return (uint64(number) >> uint64(shift) & uint64(0xFF)) * uint64(_LOW_BITS)
+
+
+@inlined
+def _every_bit(is_set: bool) -> int:
+    return uint64(0xFFFFFFFFFFFFFFFF) if is_set else uint64(0)
+
+
+@inlined
+def _can_cover(
+    buffer: Bytes, position: int, at: int, left: int, min_offset: int, end_offset: int
+) -> bool:
+    base_offset = load_be64(buffer, position)
+    if base_offset < min_offset or base_offset >= end_offset:
+        return False
+    magic = int64(buffer[position + MAGIC_OFFSET])
+    length = int64(load_be32(buffer, position + SIZE_OFFSET))
+    size = LOG_OVERHEAD + length
+    if length < _min_length(magic) or size <= at - position or size > at - position + left:
+        return False
+    return _sizes_can_be(buffer, position, magic, size)
+
+
 @kernel
 def find_covering(
-    buffer: Bytes,
-    positions: Int64s,
-    at: int,
-    left: int,
-    min_offset: int,
-    end_offset: int,
-    found: Int64s,
+    buffer: Bytes, at: int, left: int, min_offset: int, end_offset: int, found: Int64s
 ) -> int:
     """List the positions before index `at` where an entry may stand that reaches beyond it.
 
@@ -308,22 +364,37 @@ def find_covering(
     number, which may be larger than `found` has room for. The caller has checked that
     HEADER_SIZE_UP_TO_MAGIC bytes after `at` are there.
     """
+    apart = uint64(min_offset) ^ uint64(max(end_offset - 1, min_offset))
+    wanted = (
+        _every_byte(min_offset, 56),
+        _every_byte(min_offset, 48),
+        _every_byte(min_offset, 40),
+        _every_byte(min_offset, 32),
+    )
+    compared = (
+        _every_bit(apart >> uint64(56) == 0),
+        _every_bit(apart >> uint64(48) == 0),
+        _every_bit(apart >> uint64(40) == 0),
+        _every_bit(apart >> uint64(32) == 0),
+    )
     count = 0
-    for i in range(len(positions)):
-        position = positions[i]
-        base_offset = load_be64(buffer, position)
-        if base_offset < min_offset or base_offset >= end_offset:
-            continue
-        magic = int64(buffer[position + MAGIC_OFFSET])
-        length = int64(load_be32(buffer, position + SIZE_OFFSET))
-        size = LOG_OVERHEAD + length
-        if length < _min_length(magic) or size <= at - position or size > at - position + left:
-            continue
-        if not _sizes_can_be(buffer, position, magic, size):
-            continue
-        if count < len(found):
-            found[count] = position
-        count += 1
+    position = 0
+    while position < at:
+        if position % COVERING_BLOCK_BYTES == 0 and position + COVERING_BLOCK_BYTES <= at:
+            hits = uint64(0)
+            for place in range(position, position + COVERING_BLOCK_BYTES, 8):
+                hits |= _starts_among(buffer, place, wanted, compared)
+            if hits == 0:
+                position += COVERING_BLOCK_BYTES
+                continue
+        end = min(position + 8, at)
+        if position + 8 > at or _starts_among(buffer, position, wanted, compared) != 0:
+            for start in range(position, end):
+                if _can_cover(buffer, start, at, left, min_offset, end_offset):
+                    if count < len(found):
+                        found[count] = start
+                    count += 1
+        position = end
     return count
 
 

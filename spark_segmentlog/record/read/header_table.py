@@ -39,7 +39,6 @@ from spark_segmentlog.record.types import Bools, Bytes, Int64s, bytes_view, flat
 
 _MAX_ENTRIES = 1 << 17
 _MAX_COVERING_ENTRIES = 1024
-_MAX_UPPER_HALVES = 2
 _MIN_LENGTHS = {
     MAGIC_V0: MIN_MESSAGE_SIZE_V0,
     MAGIC_V1: MIN_MESSAGE_SIZE_V1,
@@ -290,25 +289,9 @@ def find_covering_entries(
     assert at >= 0
     assert at + HEADER_SIZE_UP_TO_MAGIC <= len(buffer)
     buffer = flat_bytes(buffer)
-    positions = _possible_starts(buffer, at, min_offset, end_offset)
     found = np.empty(_MAX_COVERING_ENTRIES, np.int64)
-    count = kernels.find_covering(buffer, positions, at, left, min_offset, end_offset, found)
+    count = kernels.find_covering(buffer, at, left, min_offset, end_offset, found)
     return found[:count] if count <= len(found) else None
-
-
-def _possible_starts(buffer: Bytes, at: int, min_offset: int, end_offset: int) -> Int64s:
-    """List the indexes below `at` where the upper half of an offset in a range may stand."""
-    uppers = range(min_offset >> 32, (max(end_offset, min_offset) - 1 >> 32) + 1)
-    if len(uppers) > _MAX_UPPER_HALVES:
-        return np.arange(at)
-    starts = [np.empty(0, np.int64)]
-    for shift in range(4):
-        words = buffer[shift : shift + (len(buffer) - shift) // 4 * 4].view(np.uint32)
-        for upper in uppers:
-            is_upper = words == np.array(upper, ">u4").view(np.uint32)
-            starts.append(np.flatnonzero(is_upper) * 4 + shift)
-    together = np.concatenate(starts)
-    return together[together < at]
 
 
 def check_inside(buffer: Bytes, entries: Int64s, rows: Int64s, file_position: int) -> None:

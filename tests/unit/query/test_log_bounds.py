@@ -9,6 +9,9 @@ import pytest
 
 from spark_segmentlog import read_arrow
 from spark_segmentlog.errors import OptionValueError
+from spark_segmentlog.log.partition.partition_log import PartitionLog
+from spark_segmentlog.query.log_bounds import LogBounds
+from spark_segmentlog.query.options import parse_read_options
 from spark_segmentlog.testing.builder import LogBuilder, control_batch
 from tests.support.arrow_reading import batch, offsets, splits_of
 
@@ -55,3 +58,22 @@ def test_high_watermark_bounds_the_read(three_segments: Path) -> None:
     LogBuilder(three_segments).high_watermarks({("t", 0): 17})
     assert offsets(three_segments, until_high_watermark=True) == list(range(17))
     assert offsets(three_segments) == list(range(30))
+
+
+def test_a_later_time_is_looked_for_from_where_an_earlier_one_is(
+    three_segments: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, int]] = []
+    found = {5: 7, 9: 11, 20: None}
+
+    def look_up(log: PartitionLog, timestamp_ms: int, start_offset: int) -> tuple[int, int] | None:
+        asked.append((timestamp_ms, start_offset))
+        offset = found[timestamp_ms]
+        return None if offset is None else (offset, timestamp_ms)
+
+    monkeypatch.setattr(PartitionLog, "offset_for_timestamp", look_up)
+    log = PartitionLog.open(str(three_segments / "t-0"))
+    bounds = LogBounds(log, parse_read_options({"path": str(three_segments)}))
+
+    assert [bounds.offset_for_timestamp(ms) for ms in (9, 5, 20, 30)] == [11, 7, None, None]
+    assert asked == [(9, 0), (5, 0), (20, 11)]

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spark_segmentlog.log.formats.time_index import TimeEntry, TimeIndex, read_largest_timestamp
+from spark_segmentlog.log.formats.time_index import TimeEntry, TimeIndex, read_last_entry
 from spark_segmentlog.log.io.reading import LOCAL
 
 BASE = 1000
@@ -19,6 +19,10 @@ def _time_index(path: Path, entries: Sequence[tuple[int, int]], zeros: int = 0) 
     file = path / "x.timeindex"
     file.write_bytes(b"".join(struct.pack(">qi", *entry) for entry in entries) + bytes(zeros))
     return TimeIndex(LOCAL.open_input(str(file)), BASE)
+
+
+def _last_entry(path: Path) -> TimeEntry | None:
+    return read_last_entry(LOCAL, str(path / "x.timeindex"), BASE)
 
 
 def test_time_lookup_gives_the_last_entry_below(tmp_path: Path) -> None:
@@ -36,16 +40,16 @@ def test_zeros_after_the_last_time_entry_are_no_entries(tmp_path: Path) -> None:
     """A roll can leave the preallocated rest in the file."""
     with _time_index(tmp_path, [(100, 3), (200, 7), (300, 8)], zeros=12_000) as index:
         assert index.last_entry() == TimeEntry(timestamp=300, offset=BASE + 8)
-    assert read_largest_timestamp(LOCAL, str(tmp_path / "x.timeindex")) == 300
+    assert _last_entry(tmp_path) == TimeEntry(timestamp=300, offset=BASE + 8)
     with _time_index(tmp_path, [], zeros=12_000) as index:
         assert index.last_entry() is None
-    assert read_largest_timestamp(LOCAL, str(tmp_path / "x.timeindex")) is None
+    assert _last_entry(tmp_path) is None
 
 
 def test_a_timestamp_whose_low_bytes_are_zero_is_an_entry(tmp_path: Path) -> None:
     with _time_index(tmp_path, [(1 << 32, 0)], zeros=24) as index:
         assert index.last_entry() == TimeEntry(timestamp=1 << 32, offset=BASE)
-    assert read_largest_timestamp(LOCAL, str(tmp_path / "x.timeindex")) == 1 << 32
+    assert _last_entry(tmp_path) == TimeEntry(timestamp=1 << 32, offset=BASE)
 
 
 @pytest.mark.parametrize("entries", [[(200, 3), (100, 7)], [(100, 7), (200, 3)], [(100, -3)]])
@@ -55,7 +59,7 @@ def test_an_unsorted_time_index_tells_nothing(
     with _time_index(tmp_path, entries) as index:
         assert index.last_entry() is None
         assert index.lookup(150) is None
-    assert read_largest_timestamp(LOCAL, str(tmp_path / "x.timeindex")) is None
+    assert _last_entry(tmp_path) is None
 
 
 def test_a_large_time_index_reads_as_a_small_one(tmp_path: Path) -> None:
@@ -64,9 +68,8 @@ def test_a_large_time_index_reads_as_a_small_one(tmp_path: Path) -> None:
         assert index.last_entry() == TimeEntry(timestamp=29_990, offset=BASE + 2999)
         assert index.lookup(15_005) == TimeEntry(timestamp=15_000, offset=BASE + 1500)
         assert np.array_equal(index.entries()["timestamp"], [ms for ms, _ in entries])
-    path = str(tmp_path / "x.timeindex")
-    assert read_largest_timestamp(LOCAL, path) == 29_990
-    assert read_largest_timestamp(LOCAL, path + ".missing") is None
+    assert _last_entry(tmp_path) == TimeEntry(timestamp=29_990, offset=BASE + 2999)
+    assert _last_entry(tmp_path / "missing") is None
 
 
 def test_a_missing_index_has_no_entries() -> None:

@@ -81,6 +81,25 @@ def test_a_time_before_the_first_record_is_the_start_and_one_after_the_last_is_n
     assert log.offset_for_timestamp(T + 2) is None
 
 
+@pytest.mark.parametrize("time_index", [True, False])
+def test_a_repeated_batch_gives_no_time_as_it_gives_no_row(
+    tmp_path: Path, time_index: bool
+) -> None:
+    again = timed(2, T + 30, T + 31)
+    batches = [timed(0, T, T + 1), timed(2, T + 2, T + 3), again, timed(4, T + 40)]
+    log = build_log(tmp_path, SegmentSpec(batches, time_index=time_index, index_interval_bytes=0))
+    assert offsets(log, min_ms=T + 20) == [4]
+    assert log.offset_for_timestamp(T + 20) == (4, T + 40)
+
+
+def test_a_time_is_looked_for_from_an_offset_on(tmp_path: Path) -> None:
+    log = _out_of_order(tmp_path)
+    assert log.offset_for_timestamp(T + 150, 2) == (2, T + 200)
+    assert log.offset_for_timestamp(T + 150, 3) == (4, T + 300)
+    assert log.offset_for_timestamp(T + 150, 5) == (5, T + 150)
+    assert log.offset_for_timestamp(T + 150, 6) is None
+
+
 def test_a_marker_counts_as_it_does_for_a_broker(tmp_path: Path) -> None:
     marker = control_batch(1, base_offset=1, producer_id=3, timestamp_ms=T + 9)
     log = build_log(

@@ -80,14 +80,16 @@ def fits(buffer: bytes, start: int, magic: int, size: int) -> bool:
 @given(st.data())
 def test_covering_entries_are_those_of_a_plain_search(data: st.DataObject) -> None:
     entries = st.builds(
-        lambda base, count, pad: pad + batch(base, count),
+        lambda base, count, pad: pad + batch(lowest + base, count),
         st.integers(0, 20),
         st.integers(0, 3),
-        st.binary(max_size=5),
+        st.binary(max_size=5) | st.builds(bytes, st.integers(0, 2000)),
     )
+    lowest = data.draw(st.sampled_from([0, 2**32 - 10, 2**40]))
     buffer = b"".join(data.draw(st.lists(entries, min_size=1, max_size=4)))
     at = data.draw(st.integers(0, len(buffer) - 17))
-    low, high = data.draw(st.integers(0, 10)), data.draw(st.integers(0, 30))
+    low = lowest + data.draw(st.integers(0, 10))
+    high = lowest + data.draw(st.integers(0, 30))
     found = find_covering_entries(
         np.frombuffer(buffer, np.uint8), at, left=len(buffer) - at, min_offset=low, end_offset=high
     )
