@@ -1,7 +1,9 @@
 """Queries by Spark's Kafka source from a broker on the same machine, and by ours from its folder.
 
-The broker serves files that were put into its log directory while it was stopped. A topic has a
-partition, of one segment, for each core, so that both sides run as many tasks.
+Each is made of ready-made Arrow too, of the same rows, which is the most that a source of Spark's
+Python API can reach. The broker serves files that were put into its log directory while it was
+stopped. A topic has a partition, of one segment, for each core, so that all sides run as many
+tasks.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.bench.harness import Figure, Settings, ns_a_record, seconds, take_turns
-from tests.bench.log_files import FIRST_TIMESTAMP_MS, LogShape, generate_partition
+from tests.bench.log_files import FIRST_TIMESTAMP_MS, VALUE_BYTES, LogShape, generate_partition
+from tests.bench.measured import CEILING
 from tests.bench.spark_read import LIBRARY, PUSHDOWN_CONF, WANTED_ROWS, between
 from tests.bench.spark_session import drain, spark_session
 from tests.support.kafka_jars import KafkaJars
@@ -33,7 +36,7 @@ SMALL, LZ4, LARGE = "small", "lz4", "large"
 # The queries that a plot shows, and how it calls them.
 SCANS = {"scan": "broker", "lz4": "broker, lz4", "1kb": "broker, 1 kB"}
 
-Query = Callable[[], object]
+Action = Callable[[], object]
 
 
 def kafka_source_figures(settings: Settings, jars: KafkaJars | None) -> Iterator[Figure]:
@@ -49,14 +52,23 @@ def kafka_source_figures(settings: Settings, jars: KafkaJars | None) -> Iterator
         with broker, spark_session({PUSHDOWN_CONF: "true"}) as spark:
             shapes = _shapes(settings)
             _serve(broker, shapes, settings.cache)
-            for name, (topic, theirs, ours) in _queries(Sources(spark, broker), shapes).items():
-                rows_count = shapes[topic].records_count * PARTITIONS_COUNT
-                yield _figure(name, ours, theirs, rows_count, settings)
+            for name, query in _queries(Sources(spark, broker), shapes).items():
+                yield from _figures(name, query, _rows_count(shapes[query.topic]), settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One query of a topic, by each side."""
+
+    topic: str
+    theirs: Action
+    ours: Action
+    ready_made: Action
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Both ways to a topic."""
+    """The ways to a topic."""
 
     spark: SparkSession
     broker: Broker
@@ -71,6 +83,18 @@ class Sources:
         reader = self.spark.read.format("segmentlog").options(subscribe=topic, **options)
         (log_directory,) = self.broker.log_directories
         return (reader.schema(schema) if schema else reader).load(str(log_directory))
+
+    def ready_made(
+        self, rows_count: int, schema: str | None = None, value_bytes: int = VALUE_BYTES
+    ) -> DataFrame:
+        """Have as many rows, and partitions, of ready-made Arrow."""
+        reader = self.spark.read.format("readymade").option("rows", rows_count)
+        reader = reader.option("partitions", PARTITIONS_COUNT).option("valueBytes", value_bytes)
+        return (reader.schema(schema) if schema else reader).load()
+
+
+def _rows_count(shape: LogShape) -> int:
+    return shape.records_count * PARTITIONS_COUNT
 
 
 def _shapes(settings: Settings) -> dict[str, LogShape]:
@@ -103,18 +127,25 @@ def _serve(broker: Broker, shapes: Mapping[str, LogShape], cache: Path) -> None:
     broker.start()
 
 
-def _queries(
-    sources: Sources, shapes: Mapping[str, LogShape]
-) -> dict[str, tuple[str, Query, Query]]:
-    """Name the queries, each with its topic, theirs first."""
-    theirs, ours = sources.theirs, sources.ours
-    rows_count = shapes[SMALL].records_count * PARTITIONS_COUNT
+def _queries(sources: Sources, shapes: Mapping[str, LogShape]) -> dict[str, Query]:
+    """Name the queries."""
+    theirs, ours, ready_made = sources.theirs, sources.ours, sources.ready_made
+    rows_count = _rows_count(shapes[SMALL])
     first_ms = FIRST_TIMESTAMP_MS + shapes[SMALL].records_count * 5 // 8
-    until_ms = first_ms + WANTED_ROWS // PARTITIONS_COUNT
-    times = {"startingTimestamp": str(first_ms), "endingTimestamp": str(until_ms)}
+    wanted_ms = WANTED_ROWS // PARTITIONS_COUNT
+    times = {
+        "startingTimestamp": str(first_ms),
+        "endingTimestamp": str(first_ms + wanted_ms),
+    }
 
-    def scan(topic: str) -> tuple[str, Query, Query]:
-        return topic, lambda: drain(theirs(topic)), lambda: drain(ours(topic))
+    def scan(topic: str) -> Query:
+        shape = shapes[topic]
+        return Query(
+            topic,
+            lambda: drain(theirs(topic)),
+            lambda: drain(ours(topic)),
+            lambda: drain(ready_made(_rows_count(shape), value_bytes=shape.value_bytes)),
+        )
 
     def count(frame: DataFrame) -> None:
         assert frame.count() == rows_count
@@ -122,43 +153,55 @@ def _queries(
     def ten(frame: DataFrame) -> None:
         assert len(frame.collect()) == WANTED_ROWS
 
+    def within(frame: DataFrame, from_ms: int) -> DataFrame:
+        return between(frame, from_ms, from_ms + wanted_ms)
+
     return {
         "scan": scan(SMALL),
         "lz4": scan(LZ4),
         "1kb": scan(LARGE),
-        "count": (SMALL, lambda: count(theirs(SMALL)), lambda: count(ours(SMALL))),
-        "offset": (
+        "count": Query(
+            SMALL,
+            lambda: count(theirs(SMALL)),
+            lambda: count(ours(SMALL)),
+            lambda: count(ready_made(rows_count)),
+        ),
+        "offset": Query(
             SMALL,
             lambda: drain(theirs(SMALL).select("offset")),
             lambda: drain(ours(SMALL, "offset bigint")),
+            lambda: drain(ready_made(rows_count, "offset bigint")),
         ),
-        "pushdown": (
+        "pushdown": Query(
             SMALL,
-            lambda: ten(between(theirs(SMALL), first_ms, until_ms)),
-            lambda: ten(between(ours(SMALL, pushdown="true"), first_ms, until_ms)),
+            lambda: ten(within(theirs(SMALL), first_ms)),
+            lambda: ten(within(ours(SMALL, pushdown="true"), first_ms)),
+            lambda: ten(within(ready_made(WANTED_ROWS), FIRST_TIMESTAMP_MS)),
         ),
-        "options": (
+        "options": Query(
             SMALL,
             lambda: ten(theirs(SMALL, **times)),
             lambda: ten(ours(SMALL, **times)),
+            lambda: ten(ready_made(WANTED_ROWS)),
         ),
     }
 
 
-def _figure(name: str, ours: Query, theirs: Query, rows_count: int, settings: Settings) -> Figure:
-    our_times, their_times = take_turns(
-        [seconds(ours), seconds(theirs)], min(settings.repetitions, REPETITIONS)
+def _figures(name: str, query: Query, rows_count: int, settings: Settings) -> Iterator[Figure]:
+    ours, theirs, ready_made = take_turns(
+        [seconds(query.ours), seconds(query.theirs), seconds(query.ready_made)],
+        min(settings.repetitions, REPETITIONS),
     )
-    rates = {
-        f"{SCANS.get(name)}: {LIBRARY}": rows_count / our_times.best,
-        f"{SCANS.get(name)}: Kafka source": rows_count / their_times.best,
-    }
-    return Figure(
-        name=f"kafka_source_{name}",
-        value=their_times.best / our_times.best,
-        detail=(
-            f"{our_times.best:.2f} s, {ns_a_record(our_times, rows_count)}; "
-            f"Kafka source {their_times.best:.2f} s, {ns_a_record(their_times, rows_count)}"
-        ),
+    sides = {LIBRARY: ours, "Kafka source": theirs, "ready-made Arrow": ready_made}
+    rates = {f"{SCANS.get(name)}: {side}": rows_count / each.best for side, each in sides.items()}
+    detail = "; ".join(
+        f"{side} {each.best:.2f} s, {ns_a_record(each, rows_count)}" for side, each in sides.items()
+    )
+    figure = f"kafka_source_{name}"
+    yield Figure(
+        name=figure,
+        value=theirs.best / ours.best,
+        detail=detail,
         sides=rates if name in SCANS else {},
     )
+    yield Figure(name=f"{figure}_{CEILING}", value=theirs.best / ready_made.best, detail=detail)

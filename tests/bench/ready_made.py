@@ -35,7 +35,7 @@ class RowsPartition(InputPartition):
 
 
 class ReadyMadeSource(DataSource):
-    """``format("readymade")`` with options ``rows`` and ``partitions``."""
+    """``format("readymade")`` with options ``rows``, ``partitions`` and ``valueBytes``."""
 
     @classmethod
     def name(cls) -> str:
@@ -46,7 +46,10 @@ class ReadyMadeSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         rows = int(self.options["rows"])
-        return ReadyMadeReader(schema.json(), rows, int(self.options["partitions"]))
+        value_bytes = int(self.options.get("valueBytes", VALUE_BYTES))
+        return ReadyMadeReader(
+            schema.json(), rows, int(self.options["partitions"]), value_bytes=value_bytes
+        )
 
 
 class SharedReadyMadeSource(ReadyMadeSource):
@@ -60,10 +63,18 @@ class SharedReadyMadeSource(ReadyMadeSource):
 class ReadyMadeReader(DataSourceReader):
     """Yields the same Arrow batch until the rows are out."""
 
-    def __init__(self, schema_json: str, rows_count: int, partitions_count: int) -> None:
+    def __init__(
+        self,
+        schema_json: str,
+        rows_count: int,
+        partitions_count: int,
+        *,
+        value_bytes: int = VALUE_BYTES,
+    ) -> None:
         self._schema_json = schema_json
         self._rows_count = rows_count
         self._partitions_count = partitions_count
+        self._value_bytes = value_bytes
 
     def partitions(self) -> list[InputPartition]:
         share, rest = divmod(self._rows_count, self._partitions_count)
@@ -73,8 +84,8 @@ class ReadyMadeReader(DataSourceReader):
         assert isinstance(partition, RowsPartition)
         if not partition.rows_count:
             return
-        whole, rest = divmod(partition.rows_count, ARROW_BATCH_ROWS)
-        arrow_batch = ready_made_batch(self._schema_json)
+        arrow_batch = ready_made_batch(self._schema_json, self._value_bytes)
+        whole, rest = divmod(partition.rows_count, arrow_batch.num_rows)
         for _ in range(whole):
             yield arrow_batch
         if rest:
@@ -82,19 +93,19 @@ class ReadyMadeReader(DataSourceReader):
 
 
 @cache
-def ready_made_batch(schema_json: str) -> pa.RecordBatch:
-    """Make the one Arrow batch that a worker yields."""
+def ready_made_batch(schema_json: str, value_bytes: int = VALUE_BYTES) -> pa.RecordBatch:
+    """Make the one Arrow batch that a worker yields, of fewer rows where values are larger."""
     schema = to_arrow_schema(StructType.fromJson(json.loads(schema_json)), timezone="UTC")
     draw = random.Random(7)
-    rows = range(ARROW_BATCH_ROWS)
+    rows = range(ARROW_BATCH_ROWS * VALUE_BYTES // value_bytes)
     columns: dict[str, Callable[[], list[Any]]] = {
         "key": lambda: [draw.randbytes(KEY_BYTES) for _ in rows],
-        "value": lambda: [draw.randbytes(VALUE_BYTES) for _ in rows],
-        "topic": lambda: ["bench"] * ARROW_BATCH_ROWS,
-        "partition": lambda: [0] * ARROW_BATCH_ROWS,
+        "value": lambda: [draw.randbytes(value_bytes) for _ in rows],
+        "topic": lambda: ["bench"] * len(rows),
+        "partition": lambda: [0] * len(rows),
         "offset": lambda: list(rows),
         "timestamp": lambda: [(FIRST_TIMESTAMP_MS + row) * 1000 for row in rows],
-        "timestampType": lambda: [0] * ARROW_BATCH_ROWS,
+        "timestampType": lambda: [0] * len(rows),
     }
     arrays = [pa.array(columns[field.name](), field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 
 from tests.bench.harness import Figure, Target
-from tests.bench.measured import from_json, joined, measurements, medians, table, to_json
+from tests.bench.measured import (
+    CEILING,
+    from_json,
+    joined,
+    measurements,
+    medians,
+    table,
+    to_json,
+)
 from tests.bench.plots import planning_svg, queries_svg, rates_svg
 from tests.bench.report import JSON_NAME, QUOTED, main, page_with, readme_with
 
@@ -63,6 +71,11 @@ def test_a_table_hides_no_bound_and_no_aim_that_is_missed() -> None:
         target = dataclasses.replace(TARGET, bound=bound, aim=aim)
         assert f"| {cell} | `{NAME}` |" in table(measured, [target])
     assert table(measured, TARGETS[1:]) == ""
+
+
+def test_a_table_tells_what_is_the_most_that_can_be() -> None:
+    measured = measurements([[*run(0.9), *run(0.8, f"{NAME}_{CEILING}")]])
+    assert f"| at most 1; ready-made Arrow reaches 0.8 | `{NAME}` |" in table(measured, TARGETS)
 
 
 def test_what_was_measured_survives_json() -> None:
