@@ -120,8 +120,6 @@ def choose_partitions(
 
     Parameters
     ----------
-    selection : TopicSelection
-    available : iterable of TopicPartition
     named : collection of TopicPartition
         Those that were asked for by their own path.
 
@@ -275,8 +273,6 @@ def cut_at_index(
 
     Parameters
     ----------
-    size_bytes : int
-        Of the segment.
     last_offsets, positions : ndarray of int64
         The entries of its offset index, both ascending.
     """

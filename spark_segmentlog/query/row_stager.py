@@ -47,16 +47,7 @@ def segment_config(options: WriteOptions) -> SegmentConfig:
 
 
 class RowStager:
-    """Stages the rows of one attempt of one task.
-
-    Parameters
-    ----------
-    plan : WritePlan
-    write_id : str
-        From `new_write_id`.
-    task_id, attempt_id : int
-        Unique together within the write.
-    """
+    """Stages the rows of one attempt of one task."""
 
     def __init__(self, plan: WritePlan, *, write_id: str, task_id: int, attempt_id: int) -> None:
         self._plan = plan

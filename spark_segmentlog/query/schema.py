@@ -84,8 +84,6 @@ class RowShape:
 
     Attributes
     ----------
-    schema : pyarrow.Schema
-        Of every Arrow batch that is given out.
     columns : tuple of str
         Columns to decode, in the order of the schema, by the names that they have here.
     corrupt_index : int or None

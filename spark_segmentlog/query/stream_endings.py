@@ -27,13 +27,7 @@ class _Ending:
 
 
 class StreamEndings:
-    """Where the options end the partitions of a stream; what was found once stays.
-
-    Parameters
-    ----------
-    limit : OffsetLimit
-        The ending of the options.
-    """
+    """Where the options end the partitions of a stream; what was found once stays."""
 
     def __init__(self, limit: OffsetLimit) -> None:
         self._limit = limit

@@ -55,8 +55,6 @@ class StreamPlanner:
 
     Parameters
     ----------
-    options : ReadOptions
-        Parsed for a stream.
     knows_starts : bool
         Whether Spark tells where each micro-batch starts. Where it does not, it asks for the first
         end of a new query before its start, and nothing tells a new query from one that goes on.
@@ -65,8 +63,6 @@ class StreamPlanner:
 
     Attributes
     ----------
-    limits : AdmissionLimits
-        Those of the options.
     reported_offset : mapping of partition to offset, or None
         The latest offsets, as of the last look at the log.
     """

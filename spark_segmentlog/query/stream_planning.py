@@ -80,7 +80,6 @@ class Advance:
         The next offset of every partition.
     restarted : frozenset of TopicPartition
         Partitions of topics made again; their end lies below their start.
-    losses : tuple of DataLoss
     """
 
     begin: Offsets

@@ -157,10 +157,6 @@ class TransactionOutcomes:
     ----------
     find_log : callable
         Gives the partition, listed; asked where markers must be looked for in later segments.
-    check_crcs : bool
-        Whether checksums are compared.
-    skip_corrupt : bool
-        Whether bad bytes are stepped over, or are an error.
     whole_read : WholeRead, optional
         Of a scan that does not know the last stable offset.
 

@@ -66,8 +66,6 @@ class TopicCompaction(MaintenanceConfig):
     ----------
     delete_retention_ms, min_compaction_lag_ms : int or None
         None for what is set for the topic, or Kafka's default for one that the cluster knows.
-    min_cleanable_ratio : float
-    segment : SegmentConfig
     is_forced : bool
         Whether topics are compacted whose ``cleanup.policy`` is not to compact.
     leaves_out : bool
@@ -96,10 +94,7 @@ class TopicCompaction(MaintenanceConfig):
         elif not self._may_compact(owned):
             return None
         return CompactionConfig(
-            file_delete_delay_ms=self.file_delete_delay_ms,
-            wait_for_deletion=self.wait_for_deletion,
-            allow_replicated=self.allow_replicated,
-            lock_timeout_ms=self.lock_timeout_ms,
+            **self.shared(),
             delete_retention_ms=_first(
                 self.delete_retention_ms, owned.number("delete.retention.ms"), DAY_MS
             ),

@@ -72,10 +72,8 @@ def cut_out(
 
     Parameters
     ----------
-    segment : Segment
     aborted : sequence of AbortedTransaction, or None
         For its transaction index, which stays as it is where they are not known.
-    index_interval_bytes : int
     """
     cleaned = CleanedSegment(segment.directory, segment.base_offset)
     try:

@@ -57,7 +57,6 @@ class CleaningRules:
         Of the round (exclusive): the last batch below it stays, if as a header alone.
     last_batches : mapping
         By producer id, the batch that keeps its state.
-    index_interval_bytes : int
     max_decompressed_bytes : int
         What is held at most of one batch that loses records, or of one wrapper.
     """

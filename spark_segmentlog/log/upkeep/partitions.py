@@ -11,9 +11,9 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from spark_segmentlog.clock import now_ms
 from spark_segmentlog.errors import (
@@ -76,14 +76,16 @@ class MaintenanceConfig:
         Whether to wait until they may go; else a later pass takes them.
     allow_replicated : bool
         Whether to touch topics that have several replicas in a cluster.
-    lock_timeout_ms : int
-        How long to wait for another writer.
     """
 
     file_delete_delay_ms: int = DEFAULT_FILE_DELETE_DELAY_MS
     wait_for_deletion: bool = False
     allow_replicated: bool = False
     lock_timeout_ms: int = DEFAULT_LOCK_TIMEOUT_MS
+
+    def shared(self) -> dict[str, Any]:
+        """Give what every kind of maintenance is told, for settings that are made of these."""
+        return {told.name: getattr(self, told.name) for told in fields(MaintenanceConfig)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,26 +158,20 @@ class OwnedPartition:
 
     def log_start_offset(self, state: LogDirectoryState, found: Sequence[SegmentFile]) -> int:
         """Tell where the log starts, by its checkpoint and its segments."""
-        checkpointed = state.log_start_offsets.get(self.topic_partition, 0)
+        checkpointed = state.log_start_offset(self.topic_partition)
         return max(checkpointed, found[0].base_offset) if found else checkpointed
 
     def segment(
         self, state: LogDirectoryState, base_offset: int, end_offset_bound: int | None
     ) -> Segment:
         """Describe a segment, and whether its indexes are known to be whole."""
-        recovery_point = state.recovery_point(self.topic_partition)
-        is_flushed = (
-            recovery_point is not None
-            and end_offset_bound is not None
-            and end_offset_bound <= recovery_point
-        )
         return Segment(
             topic_partition=self.topic_partition,
             directory=self.directory,
             base_offset=base_offset,
             end_offset_bound=end_offset_bound,
-            is_index_trusted=state.is_clean or is_flushed,
-            recovery_point=recovery_point,
+            is_index_trusted=state.is_index_whole(self.topic_partition, end_offset_bound),
+            recovery_point=state.recovery_point(self.topic_partition),
         )
 
     def segments(
@@ -202,7 +198,6 @@ def locked_partitions(
 
     Parameters
     ----------
-    log_directories : sequence of str
     topics : sequence of str or None
         None for all but a broker's own, ``__*``.
     config : MaintenanceConfig
@@ -342,7 +337,7 @@ def _high_watermark(
     if not LOCAL.exists(os.path.join(log_directory, META_PROPERTIES)):
         return None
     state = LogDirectoryState.read(log_directory)
-    return (state.high_watermarks or {}).get(topic_partition, 0)
+    return state.reached_offset(topic_partition)
 
 
 def epochs_from(epochs: Sequence[LeaderEpoch], start_offset: int) -> list[LeaderEpoch]:

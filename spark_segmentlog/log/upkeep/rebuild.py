@@ -31,10 +31,8 @@ def rebuild_indexes(
 
     Parameters
     ----------
-    survey : SegmentSurvey
     aborted : sequence of AbortedTransaction, or None
         Transactions that the segment's markers aborted; None where they are not known.
-    index_interval_bytes : int
     """
     segment = survey.segment
     complete_indexes(

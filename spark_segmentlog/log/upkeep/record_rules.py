@@ -22,7 +22,6 @@ class JudgedRecords:
 
     Attributes
     ----------
-    records : BatchRecords
     latest : array of int64
         Offset of the latest record of its key.
     keeps_tombstones : array of bool

@@ -87,7 +87,6 @@ def recover(
         Only tell what would be done with the same other parameters; takes no lock and writes
         nothing. A compaction that was cut short is not told: a broker at work leaves the same
         files.
-    index_interval_bytes, lock_timeout_ms : int
 
     Returns
     -------

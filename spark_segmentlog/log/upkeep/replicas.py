@@ -314,7 +314,7 @@ def _start_of(log: PartitionLog) -> tuple[int, int]:
 
     A checkpointed start after the end is not believed: a broker would delete the whole log.
     """
-    kept_from = log.state.log_start_offsets.get(log.topic_partition, 0)
+    kept_from = log.state.log_start_offset(log.topic_partition)
     has_segments = len(log.base_offsets) > 0
     if kept_from > 0 and has_segments and log.resolved(log.find_next_offset) < kept_from:
         return int(log.base_offsets[0]), 0
@@ -359,6 +359,6 @@ def _promised_end(log: PartitionLog, is_torn: bool) -> int:
     A high watermark is written before the records below it are flushed, so that a crash which left
     half a batch may have taken them.
     """
-    recovered = (log.state.recovery_points or {}).get(log.topic_partition, 0)
-    mark = (log.state.high_watermarks or {}).get(log.topic_partition, 0)
+    recovered = log.state.flushed_offset(log.topic_partition)
+    mark = log.state.reached_offset(log.topic_partition)
     return max(recovered, 0 if is_torn else mark)

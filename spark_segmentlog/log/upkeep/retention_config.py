@@ -72,10 +72,7 @@ class TopicRetention(MaintenanceConfig):
                 "no limit"
             )
         return RetentionConfig(
-            file_delete_delay_ms=self.file_delete_delay_ms,
-            wait_for_deletion=self.wait_for_deletion,
-            allow_replicated=self.allow_replicated,
-            lock_timeout_ms=self.lock_timeout_ms,
+            **self.shared(),
             retention_ms=NO_LIMIT if limit_ms is None else limit_ms,
             retention_bytes=NO_LIMIT if limit_bytes is None else limit_bytes,
             cleanup_policy=policy,

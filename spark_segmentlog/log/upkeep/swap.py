@@ -222,7 +222,6 @@ def _next_offset(directory: str, base_offset: int) -> int:
         topic_partition=parse_partition_directory_name(os.path.basename(directory)),
         directory=directory,
         base_offset=base_offset,
-        end_offset_bound=None,
         suffix=SWAP_SUFFIX,
     )
     return swapped.next_offset(buffer=ReadBuffer())

@@ -74,7 +74,6 @@ def verify(
 
     Parameters
     ----------
-    paths : str or sequence of str
     topic_partitions : iterable of TopicPartition, optional
         Which ones; all where not given.
     deep : bool
@@ -85,10 +84,6 @@ def verify(
         Whether ``-delete`` and ``-stray`` directories are looked at too.
     on_segment : callable
         Told of every segment whose batches were looked at.
-
-    Yields
-    ------
-    Finding
     """
     directories = [paths] if isinstance(paths, str) else list(paths)
     for directory in directories:
@@ -295,7 +290,7 @@ def _up_to_recovery_point(survey: SegmentSurvey, log: PartitionLog) -> SegmentSu
         evidence = f"the log's recovery point in {RECOVERY_POINT_CHECKPOINT} is {recovery_point}"
         return replace(survey, lost_to=recovery_point - 1, evidence=evidence)
     # What a consumer may have seen is gone, as far as this file can be believed.
-    mark = (log.state.high_watermarks or {}).get(log.topic_partition, 0)
+    mark = log.state.reached_offset(log.topic_partition)
     if survey.torn is None and survey.next_offset < mark:
         evidence = f"the high watermark in {HIGH_WATERMARK_CHECKPOINT} is {mark}"
         return replace(survey, lost_to=mark - 1, evidence=evidence)

@@ -239,7 +239,6 @@ def scan_entries(
 def select_entries(
     table: Int64s,
     plain_bounds: tuple[int, ...],
-    end_position: int,
     selected: Bools,
     verified_only: Bools,
 ) -> bool:
@@ -260,9 +259,7 @@ def select_entries(
         is_append_time = row[MAGIC] != 0 and row[ATTRIBUTES] & TIMESTAMP_TYPE_MASK != 0
         timestamp = row[MAX_TIMESTAMP]
         is_in_range = (
-            row[LAST_OFFSET] >= bounds.start_offset
-            and row[BASE_OFFSET] < bounds.end_offset
-            and row[POSITION] < end_position
+            row[LAST_OFFSET] >= bounds.start_offset and row[BASE_OFFSET] < bounds.end_offset
         )
         is_selected = (
             is_in_range

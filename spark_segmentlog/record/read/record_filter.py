@@ -70,7 +70,6 @@ def choose_entries(table: HeaderTable, record_filter: RecordFilter) -> EntryChoi
     has_transactions = select_entries(
         table.entries,
         tuple(record_filter.bounds()),
-        INT64_MAX,
         selected,
         verified_only,
     )
