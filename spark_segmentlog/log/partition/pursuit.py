@@ -196,14 +196,23 @@ class SegmentPursuit:
                     reached = max(reached, after)
                     yield item
             except FileNotFoundError:
-                # The last file may have been a new one, that holds more than its old name says.
-                next_offset = self.look_again(max(next_offset, reached))
+                is_gone = True
             else:
-                if self.held_less(reached, self._end_offset):
-                    next_offset = self.look_again(max(next_offset, reached))
-                else:
-                    # One that others take the place of may reach into the next.
-                    next_offset = max(next_offset, segment.end_offset_bound or 0, reached)
+                is_gone = False
+            reached = max(next_offset, reached)
+            next_offset, _ = self.go_on(reached, self._end_offset, is_gone=is_gone)
+
+    def go_on(self, reached: int, end_offset: int, *, is_gone: bool) -> tuple[int, bool]:
+        """Give where reading goes on after the segment given last, and whether in a new listing.
+
+        `reached` is the offset after all that was met. A file that is gone may have been a new one
+        that held more than its old name says, and one that others take the place of may reach into
+        the next.
+        """
+        if is_gone or self.held_less(reached, end_offset):
+            return self.look_again(reached), True
+        bound = None if self._given is None else self._given.end_offset_bound
+        return max(reached, bound or 0), False
 
 
 def _signature(segment: Segment) -> FileSignature | None:

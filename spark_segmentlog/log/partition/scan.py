@@ -122,23 +122,21 @@ class _PartitionScan:
         while (segment := self._pursuit.next()) is not None:
             try:
                 yield from read(segment, outcomes=self._outcomes, on_lost=self._losses.tell_at_end)
+            except FileNotFoundError:
+                is_gone = True
+            else:
+                is_gone = False
                 if self._outcomes is not None:
                     wanted_end = min(wanted_end, self._outcomes.stable_offset)
                 if scanner.next_offset >= wanted_end:
                     break
-                if self._pursuit.held_less(scanner.next_offset, wanted_end):
-                    self._look_again()
-                else:
-                    bound = segment.end_offset_bound or 0
-                    scanner.next_offset = max(scanner.next_offset, bound)
-            except FileNotFoundError:
-                self._look_again()
+            scanner.next_offset, is_listed_again = self._pursuit.go_on(
+                scanner.next_offset, wanted_end, is_gone=is_gone
+            )
+            if is_listed_again:
+                # Batches stand at other positions by now.
+                self._outcomes = self._new_outcomes()
         self._pursuit.look_at_end(scanner.next_offset, wanted_end)
-
-    def _look_again(self) -> None:
-        """Go on in a new listing, in which batches stand at other positions."""
-        self._scanner.next_offset = self._pursuit.look_again(self._scanner.next_offset)
-        self._outcomes = self._new_outcomes()
 
     def _new_outcomes(self) -> TransactionOutcomes | None:
         if self._options.isolation_level != READ_COMMITTED:
