@@ -6,9 +6,9 @@ import os
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
+from spark_segmentlog.log.io.closing import Closing
 from spark_segmentlog.log.segment.pieces import FIRST_READ_BYTES, READ_BUFFER_BYTES, ReadBuffer
 from spark_segmentlog.log.segment.scanned_piece import Spares
 from spark_segmentlog.log.segment.scanner import APART_BYTES
@@ -20,7 +20,7 @@ from spark_segmentlog.record.read.record_check import RecordCheck
 PIECES_AHEAD: Final = 2
 
 
-class RecordChecks:
+class RecordChecks(Closing):
     """Checks every record that a walk meets, piece by piece; to be left before its file is closed.
 
     Small pieces, huge ones, and wrappers, whose offsets the walk compares, are checked while the
@@ -43,15 +43,8 @@ class RecordChecks:
         self._running: deque[Future[bool]] = deque()
         self._read_elsewhere()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Give up what is not checked yet, and wait for what is."""
         self._threads.shutdown(cancel_futures=True)
 
     def check(self, table: HeaderTable) -> None:
