@@ -17,6 +17,7 @@ from spark_segmentlog.record.layout import MAGIC_V2
 from spark_segmentlog.record.read.header_table import HeaderTable
 from spark_segmentlog.record.read.record_check import RecordCheck
 
+THREADS: Final = os.cpu_count() or 1
 PIECES_AHEAD: Final = 2
 
 
@@ -37,9 +38,7 @@ class RecordChecks(Closing):
         self._are_good = True
         self._checks = Spares(RecordCheck)
         self._buffers = Spares(partial(ReadBuffer, APART_BYTES))
-        threads_count = os.cpu_count() or 1
-        self._threads = ThreadPoolExecutor(threads_count, "segmentlog-check")
-        self._most_running = threads_count + PIECES_AHEAD
+        self._threads = ThreadPoolExecutor(THREADS, "segmentlog-check")
         self._running: deque[Future[bool]] = deque()
         self._read_elsewhere()
 
@@ -58,7 +57,7 @@ class RecordChecks(Closing):
             if is_huge:
                 self._read_elsewhere()
             return
-        if len(self._running) == self._most_running:
+        if len(self._running) == THREADS + PIECES_AHEAD:
             self._wait()
         position = walk.file_position
         checked = self._threads.submit(self._is_good_apart, self._read_elsewhere(), table, position)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from spark_segmentlog.errors import CorruptRecordError
 from spark_segmentlog.record.layout import MAGIC_V2
 from spark_segmentlog.record.read.decoder import CheckWrapper, RecordDecoder
@@ -15,10 +17,14 @@ _NO_RECORD = RecordFilter(end_offset=0)
 class RecordCheck:
     """Checks records of batches whose checksums were compared; for one thread at a time."""
 
-    def __init__(self) -> None:
-        self._batches = _make_decoder(check_crcs=False)
-        # The messages in a wrapper have checksums of their own.
-        self._messages = _make_decoder(check_crcs=True)
+    @cached_property
+    def _batches(self) -> RecordDecoder:
+        return _make_decoder(check_crcs=False)
+
+    @cached_property
+    def _messages(self) -> RecordDecoder:
+        """The messages in a wrapper have checksums of their own."""
+        return _make_decoder(check_crcs=True)
 
     def is_good(
         self,
