@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from typing import Any, Final
@@ -48,6 +48,7 @@ class StorageAsListed(StorageOver):
         self._signatures: dict[str, Hashable] = {}
         self._named: set[str] = set()
         self._opening: dict[str, Future[LogFile]] = {}
+        self._at_end: dict[str, Callable[[], object]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A whole listing is too much to send to each task.
@@ -82,6 +83,10 @@ class StorageAsListed(StorageOver):
         if self._known(path) is not None:
             self._opening[path] = _opening_pool().submit(self._open_and_begin, path)
 
+    def call_at_end(self, path: str, action: Callable[[], object]) -> None:
+        """Have something done once all of a file is asked for by who opens it next."""
+        self._at_end[path] = action
+
     # What a Storage does
 
     def open_input(
@@ -90,8 +95,14 @@ class StorageAsListed(StorageOver):
         """Open a file for reading; one that was listed, with the size that it had then."""
         opening = self._opening.pop(path, None)
         if opening is not None:
-            return opening.result()
-        return self._open(path, reads_blocks=reads_blocks, size=size)
+            file = opening.result()
+        else:
+            file = self._open(path, reads_blocks=reads_blocks, size=size)
+        action = self._at_end.pop(path, None)
+        if action is not None:
+            assert isinstance(file, RemoteFile)
+            file.call_at_end(action)
+        return file
 
     def _open(self, path: str, *, reads_blocks: bool = True, size: int | None = None) -> LogFile:
         known = self._known(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from threading import Lock
@@ -15,8 +16,9 @@ from spark_segmentlog.log.io.closing import Closing
 from spark_segmentlog.log.io.reading import LogFile, not_there
 
 READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
-BLOCKS_AHEAD: Final = 3
-_READ_AHEAD_THREADS: Final = 16
+BLOCKS_AHEAD: Final = 8
+MOST_AHEAD_BYTES: Final = BLOCKS_AHEAD * READ_AHEAD_BYTES
+_READ_AHEAD_THREADS: Final = 2 * BLOCKS_AHEAD
 _BLOCKS_KEPT: Final = 3
 PEEK_BYTES: Final = 128 * 1024
 _BLOCK_GROWTH: Final = 4
@@ -63,12 +65,19 @@ class RemoteFile(Closing):
         self._reached = 0
         self._block_bytes = PEEK_BYTES
         self._ahead: deque[tuple[int, Future[bytes]]] = deque()
+        self._at_end: Callable[[], object] | None = None
 
     def begin(self) -> None:
         """Say that all of the file is read, so that blocks are fetched before they are wanted."""
         with self._lock:
             self._block_bytes = READ_AHEAD_BYTES
-            self._fetch_ahead(1)
+            self._fetch_ahead()
+
+    def call_at_end(self, action: Callable[[], object]) -> None:
+        """Have something done as soon as the last block of a read up to the end is asked for."""
+        with self._lock:
+            self._at_end = action
+            self._ask_up_to(self._reached + len(self._ahead) * READ_AHEAD_BYTES)
 
     def size(self) -> int:
         if self._size is None:
@@ -116,21 +125,31 @@ class RemoteFile(Closing):
             if self.size() <= PEEK_BYTES:
                 position = 0
             most = READ_AHEAD_BYTES if goes_on else wanted
-            data = self._fetch(position, max(min(wanted, most), self._block_bytes))
+            length = max(min(wanted, most), self._block_bytes)
+            self._ask_up_to(position + length)
+            data = self._fetch(position, length)
         self._blocks.append((position, data))
         self._reached = position + len(data)
         if goes_on and self._block_bytes == READ_AHEAD_BYTES:
-            self._fetch_ahead(1 if position == 0 else BLOCKS_AHEAD)
+            self._fetch_ahead()
         self._block_bytes = min(self._block_bytes * _BLOCK_GROWTH, READ_AHEAD_BYTES)
         return position, data
 
-    def _fetch_ahead(self, blocks: int) -> None:
-        """Have some blocks fetched after those that are in hand."""
+    def _fetch_ahead(self) -> None:
+        """Have blocks fetched after those that are in hand."""
         first = self._reached + len(self._ahead) * READ_AHEAD_BYTES
-        last = self._reached + blocks * READ_AHEAD_BYTES
+        last = self._reached + MOST_AHEAD_BYTES
         for position in range(first, min(last, self.size()), READ_AHEAD_BYTES):
             pool = _read_ahead_pool()
             self._ahead.append((position, pool.submit(self._fetch, position, READ_AHEAD_BYTES)))
+        self._ask_up_to(last)
+
+    def _ask_up_to(self, position: int) -> None:
+        """Note how far the file is asked for."""
+        action = self._at_end
+        if action is not None and position >= self.size():
+            self._at_end = None
+            action()
 
     def _forget_ahead(self) -> None:
         for _, future in self._ahead:

@@ -65,6 +65,8 @@ class ListedLog:
     ----------
     log_directories : sequence of str
         Those that are read as one log, in one of which the cluster's metadata may lie.
+    found_end : int or None
+        Where its last segment ended when `log_end_offset` was asked for; None before.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class ListedLog:
         self.is_named = is_named
         self.log_directories: Sequence[str] = (state.path,)
         self._named = named
+        self.found_end: int | None = None
         is_beside = is_beside_the_log(directory, () if named is None else named.values())
         self.state = LogDirectoryState(path=state.path) if is_beside else state
         self._use(listing)
@@ -205,7 +208,8 @@ class ListedLog:
         visible = self._visible_range
         if visible is not None:
             return visible[1]
-        return max(self.resolved(self.find_next_offset), self.log_start_offset)
+        self.found_end = self.resolved(self.find_next_offset)
+        return max(self.found_end, self.log_start_offset)
 
     @FoundOnce
     def lost_segments(self) -> list[LostRange]:

@@ -39,6 +39,7 @@ def make_segment(log: ListedLog, base_offset: int) -> Segment:
         suffix=suffixes.get(base_offset, ""),
         is_moving=is_moving,
         is_first=is_moving or base_offset == int(log.all_base_offsets[0]),
+        listed_end=log.found_end if bound is None else None,
         storage=storage,
     )
 

@@ -94,6 +94,7 @@ class PieceChooser:
         if self._outcomes is not None:
             uncommitted = self._outcomes.uncommitted(
                 self._segment,
+                walk.file,
                 piece,
                 self.end_offset,
                 has_transactions=choice.has_transactions,

@@ -173,8 +173,8 @@ class SegmentScanner:
                 outcomes=outcomes,
                 on_lost=on_lost,
             )
-            reads_to_end = end_offset in (segment.end_offset_bound, segment.promised_end)
-            is_whole = start_position == 0 and (reads_to_end or file.size() <= SMALL_FILE_BYTES)
+            reads_to_end = segment.is_read_whole(end_offset) or file.size() <= SMALL_FILE_BYTES
+            is_whole = start_position == 0 and reads_to_end
             if is_whole:
                 expect_whole(file)
             options = WalkOptions(

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import islice
 from typing import Final
 
 from spark_segmentlog.log import names
@@ -25,7 +24,7 @@ from spark_segmentlog.log.formats.transaction_index import (
 )
 from spark_segmentlog.log.io.as_listed import StorageAsListed
 from spark_segmentlog.log.io.reading import LOCAL, LogFile, Storage, is_replaced, not_there
-from spark_segmentlog.log.io.remote_file import PEEK_BYTES, expect_whole
+from spark_segmentlog.log.io.remote_file import MOST_AHEAD_BYTES, PEEK_BYTES, expect_whole
 from spark_segmentlog.log.names import MAX_OFFSET, TopicPartition
 from spark_segmentlog.log.segment import index_trust
 from spark_segmentlog.log.segment.pieces import ReadBuffer
@@ -73,6 +72,8 @@ class Segment:
         replica that began inside a batch, or records that were deleted, leave that.
     copy : RemoteCopy or None
         What is known of a segment that lies in a remote tier; None for a local one.
+    listed_end : int or None
+        Where the log ended when that was looked up, of the last segment; None where it was not.
     """
 
     topic_partition: TopicPartition
@@ -86,6 +87,7 @@ class Segment:
     is_moving: bool = False
     is_first: bool = True
     copy: RemoteCopy | None = None
+    listed_end: int | None = field(default=None, compare=False)
     storage: Storage = LOCAL
 
     @property
@@ -131,16 +133,28 @@ class Segment:
         """
         return self.storage.open_input(self.stored_path)
 
-    def open_soon(self, end_offset: int) -> None:
-        """Have the `.log` of a far segment opened, and fetched from its start.
+    def is_read_whole(self, end_offset: int) -> bool:
+        """Tell whether a read up to an offset (exclusive) takes all of it, as far as is known."""
+        ends = (self.end_offset_bound, self.promised_end, self.listed_end)
+        return any(end is not None and end <= end_offset for end in ends)
+
+    def open_soon(self, end_offset: int) -> int:
+        """Have the `.log` of a far segment opened, and fetched from its start; gives the bytes.
 
         Unless only a part of it is read, up to an offset (exclusive), and that may be a small one.
         """
         if not isinstance(self.storage, StorageAsListed):
-            return
-        is_whole = self.end_offset_bound is not None and self.end_offset_bound <= end_offset
-        if is_whole or self.size_bytes() <= PEEK_BYTES:
-            self.storage.open_soon(self.stored_path)
+            return 0
+        size_bytes = self.size_bytes()
+        if not self.is_read_whole(end_offset) and size_bytes > PEEK_BYTES:
+            return 0
+        self.storage.open_soon(self.stored_path)
+        return min(size_bytes, MOST_AHEAD_BYTES)
+
+    def call_at_end(self, action: Callable[[], object]) -> None:
+        """Have something done once all of a far `.log` is asked for by who opens it next."""
+        if isinstance(self.storage, StorageAsListed):
+            self.storage.call_at_end(self.stored_path, action)
 
     def check_current(self, file: LogFile) -> None:
         """Make sure that a file that was read is still the segment's, and ends where it is to.
@@ -372,19 +386,24 @@ class Segment:
 def opened_ahead(segments: Iterable[Segment], end_offset: int) -> Iterator[Segment]:
     """Give neighbours that are read up to an offset (exclusive), far ones fetched ahead.
 
-    While one is read, the first block of up to `SEGMENTS_AHEAD` after it is; of fewer at first, who
-    may want no more.
+    As soon as the last block of one is asked for, those after it are opened, each up to
+    `MOST_AHEAD_BYTES`, and as many as make these together, `SEGMENTS_AHEAD` at most.
     """
     coming = iter(segments)
-    # Where the first one is read from is not known here.
-    ahead = deque(islice(coming, 1))
-    most = 1
-    while ahead:
-        for segment in islice(coming, most + 1 - len(ahead)):
-            segment.open_soon(end_offset)
-            ahead.append(segment)
-        yield ahead.popleft()
-        most = min(2 * most, SEGMENTS_AHEAD)
+    ahead: deque[tuple[Segment, int]] = deque()
+
+    def open_more() -> None:
+        ahead_bytes = sum(size_bytes for _, size_bytes in ahead)
+        while ahead_bytes < MOST_AHEAD_BYTES and len(ahead) < SEGMENTS_AHEAD:
+            following = next(coming, None)
+            if following is None:
+                return
+            ahead.append((following, following.open_soon(end_offset)))
+            ahead_bytes += ahead[-1][1]
+
+    while (segment := ahead.popleft()[0] if ahead else next(coming, None)) is not None:
+        segment.call_at_end(open_more)
+        yield segment
 
 
 @lru_cache(maxsize=1024)

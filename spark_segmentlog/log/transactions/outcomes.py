@@ -22,12 +22,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from spark_segmentlog.errors import CorruptRecordError, CrcMismatchError
+from spark_segmentlog.log.io.reading import LogFile
 from spark_segmentlog.log.names import MAX_OFFSET
 from spark_segmentlog.log.segment.batch_order import WRONG_CHECKSUM
 from spark_segmentlog.log.segment.pieces import FIRST_READ_BYTES, Piece, ReadBuffer
@@ -193,19 +195,27 @@ class TransactionOutcomes:
         )
         self._aborted = self._tracker.no_transactions
         self._segment: Segment | None = None
+        self._file: tuple[int, LogFile] | None = None
         self._coming: Iterator[Segment] = iter(())
         self._met_ahead: Segment | None = None
         self._position = 0
         self._buffer = ReadBuffer(LOOK_AHEAD_BYTES)
 
     def uncommitted(
-        self, segment: Segment, piece: Piece, end_offset: int, *, has_transactions: bool
+        self,
+        segment: Segment,
+        file: LogFile,
+        piece: Piece,
+        end_offset: int,
+        *,
+        has_transactions: bool,
     ) -> Bools | None:
         """Tell which batches of a piece belong to aborted or open transactions; None for none.
 
-        Pieces come in the order of the log. Only batches that begin below `end_offset` are told of:
-        the scan, which compares their checksums, reads no others. Where `has_transactions` is
-        false, none of them is of a transaction.
+        `file` is the `.log` of the segment, of which a scan of a far one has read ahead. Pieces
+        come in the order of the log. Only batches that begin below `end_offset` are told of: the
+        scan, which compares their checksums, reads no others. Where `has_transactions` is false,
+        none of them is of a transaction.
 
         Raises
         ------
@@ -214,6 +224,7 @@ class TransactionOutcomes:
         CorruptRecordError
             Bad bytes ahead, up to the markers that decide.
         """
+        self._file = segment.base_offset, file
         if not self._has_begun:
             self._begin(segment, piece)
         if not has_transactions:
@@ -272,7 +283,7 @@ class TransactionOutcomes:
                 self._check_crcs and self._skip_corrupt,
                 FIRST_LOOK_AHEAD_BYTES,
             )
-            for ahead, position in walk.pieces(self._position):
+            for ahead, position in walk.pieces(self._position, self._file_of(current)):
                 self._apply(ahead, current)
                 self._position = position
                 if self._is_decided(segment, piece):
@@ -282,6 +293,11 @@ class TransactionOutcomes:
                 self._hold_back()
                 return
             self._segment, self._position = following, 0
+
+    def _file_of(self, segment: Segment) -> LogFile | None:
+        """Give the file of the segment that the scan reads; None for another one."""
+        known = self._file
+        return known[1] if known is not None and known[0] == segment.base_offset else None
 
     def _apply(self, piece: Piece, segment: Segment) -> None:
         self._note(self._tracker.follow(piece, segment.log_path, self._from_offset))
@@ -369,9 +385,11 @@ class _Walk:
     check_crcs: bool
     first_read_bytes: int = FIRST_READ_BYTES
 
-    def pieces(self, start_position: int) -> Iterator[tuple[Piece, int]]:
+    def pieces(
+        self, start_position: int, file: LogFile | None = None
+    ) -> Iterator[tuple[Piece, int]]:
         """Yield pieces, and the position where the walk goes on after each."""
-        with self.segment.open_log() as file:
+        with self.segment.open_log() if file is None else nullcontext(file) as file:
             options = WalkOptions(
                 skip_corrupt=self.skip_corrupt,
                 check_crcs=self.check_crcs,

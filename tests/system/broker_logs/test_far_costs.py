@@ -190,6 +190,44 @@ def test_small_segments_are_fetched_once_and_side_by_side(
     assert store.requests == {"list": 2, "get": sum(reads.values())}
 
 
+def test_a_scan_of_transactions_reads_each_byte_once(tmp_path: Path) -> None:
+    value = bytes(100_000)
+
+    def transactions(base: int) -> list[bytes]:
+        """Each ends after the first record of the next one."""
+        batches = []
+        for number in range(50):
+            offset, producer_id = base + 2 * number, number % 2
+            batches += [
+                v2_batch(
+                    [RecordSpec(value=value)],
+                    base_offset=offset,
+                    transactional=True,
+                    producer_id=producer_id,
+                    producer_epoch=0,
+                    base_sequence=number // 2,
+                ),
+                marker(ControlRecordType.COMMIT, 1 - producer_id, offset + 1),
+            ]
+        return batches
+
+    logs = LogBuilder(tmp_path / "logs")
+    logs.partition("t", 0, [transactions(base) for base in (0, 100, 200)])
+    store = uploaded(tmp_path)
+    size = sum(len(data) for path, data in store.objects.items() if path.endswith(".log"))
+    reader = read_arrow(
+        "bucket/logs",
+        filesystem=store.fsspec_filesystem(),
+        subscribe="t",
+        kafka_isolation_level="read_committed",
+    )
+    assert reader.read_all().num_rows == 3 * 50 - 1
+    reads = [length for path, _, length in store.reads if path.endswith(".log")]
+    # Twice for the end of the log, and for what ends in the next segment.
+    assert sum(reads) <= size + 4_000_000
+    assert len(reads) <= 3 * 2 + 8
+
+
 def test_partitions_are_listed_and_their_ends_found_side_by_side(store: ObjectStore) -> None:
     together = TogetherStore(store.objects)
     folders = [f"bucket/logs/other-{partition}" for partition in range(4, 12)]

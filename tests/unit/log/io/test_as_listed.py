@@ -101,6 +101,18 @@ def test_a_file_that_is_opened_soon_is_fetched_before_it_is_read(
     assert store.requests["get"] == 1
 
 
+def test_the_end_of_a_file_is_told_to_who_waits_for_it(listed: StorageAsListed) -> None:
+    path = "b/logs/t-0/a.log"
+    listed.list_names("b/logs/t-0")
+    told: list[str] = []
+    listed.call_at_end(path, lambda: told.append(path))
+    for told_before in (0, 1):
+        with listed.open_input(path) as file:
+            assert len(told) == told_before
+            file.read_at(0, 3)
+    assert told == [path]
+
+
 def test_a_small_file_is_read_once_a_listing(store: ObjectStore, listed: StorageAsListed) -> None:
     folder, path = "b/logs/t-0", "b/logs/t-0/a.log"
     listed.list_names(folder)

@@ -7,7 +7,13 @@ import threading
 
 import pytest
 
-from spark_segmentlog.log.io.remote_file import PEEK_BYTES, READ_AHEAD_BYTES, RemoteFile
+from spark_segmentlog.log.io.remote_file import (
+    BLOCKS_AHEAD,
+    MOST_AHEAD_BYTES,
+    PEEK_BYTES,
+    READ_AHEAD_BYTES,
+    RemoteFile,
+)
 
 MIB = 1 << 20
 
@@ -49,13 +55,13 @@ def test_a_scan_reads_each_byte_once_in_blocks() -> None:
     assert source.is_closed
 
 
-def test_blocks_are_fetched_side_by_side_once_a_scan_goes_on() -> None:
+def test_blocks_of_a_file_that_is_read_whole_are_fetched_side_by_side() -> None:
     source = Source(bytes(12 * READ_AHEAD_BYTES))
-    together = threading.Barrier(3)
+    together = threading.Barrier(BLOCKS_AHEAD)
     read = source.read
 
     def read_with_others(position: int, length: int) -> bytes:
-        if position in {3 * READ_AHEAD_BYTES, 4 * READ_AHEAD_BYTES, 5 * READ_AHEAD_BYTES}:
+        if position < BLOCKS_AHEAD * READ_AHEAD_BYTES:
             together.wait(timeout=60)
         return read(position, length)
 
@@ -88,6 +94,27 @@ def test_blocks_grow_where_reads_go_on_from_the_middle() -> None:
             file.read_at(position, 50_000)
     sizes = [length for _, length in source.ranges[:4]]
     assert sizes == [PEEK_BYTES, 4 * PEEK_BYTES, 16 * PEEK_BYTES, READ_AHEAD_BYTES]
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_who_wants_to_know_is_told_when_all_is_asked_for(begins: bool) -> None:
+    size = 40 * MIB
+    source = Source(bytes(size))
+    told: list[int] = []
+    position = 0
+    with RemoteFile("x", source) as file:
+        file.call_at_end(lambda: told.append(position))
+        if begins:
+            file.begin()
+        for position in range(0, size, MIB):
+            file.read_at(position, MIB)
+    assert len(told) == 1
+    # As early as the blocks ahead reach.
+    assert size - MOST_AHEAD_BYTES - 2 * READ_AHEAD_BYTES <= told[0] <= size - MOST_AHEAD_BYTES
+    with RemoteFile("x", Source(b"abc")) as small:
+        small.begin()
+        small.call_at_end(lambda: told.append(-1))
+    assert told[1:] == [-1]
 
 
 def test_a_small_file_is_fetched_once_wherever_it_is_read_first() -> None:

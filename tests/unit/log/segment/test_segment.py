@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,9 @@ import pytest
 from spark_segmentlog.errors import CrcMismatchError, DataLossError, InvalidBatchError
 from spark_segmentlog.log.io.as_listed import StorageAsListed, as_listed
 from spark_segmentlog.log.io.remote import resolve_storage
-from spark_segmentlog.log.io.remote_file import PEEK_BYTES
+from spark_segmentlog.log.io.remote_file import MOST_AHEAD_BYTES, PEEK_BYTES
 from spark_segmentlog.log.partition.listed_log import ListedLog
-from spark_segmentlog.log.segment.segment import SEGMENTS_AHEAD, opened_ahead
+from spark_segmentlog.log.segment.segment import SEGMENTS_AHEAD, Segment, opened_ahead
 from spark_segmentlog.testing.builder import (
     RecordSpec,
     SegmentSpec,
@@ -192,25 +193,60 @@ def test_a_segment_pickles_small(tmp_path: Path) -> None:
     assert pickle.loads(data) == log.segments[0]
 
 
-def test_segments_are_opened_ahead_more_and_more_but_where_little_of_them_is_read() -> None:
-    large = PEEK_BYTES + 1
-    sizes = [large] * 22
+def far_log(sizes: list[int]) -> ListedLog:
+    """List a far log of zeros, with segments of some sizes at the offsets 0, 1, 2 and so on."""
     files = {f"b/t-0/{base:020d}.log": bytes(size) for base, size in enumerate(sizes)}
     store = ObjectStore(files)
     storage = as_listed(resolve_storage("b", store.fsspec_filesystem())[0])
-    log = ListedLog.open("b/t-0", storage=storage)
-    opened: list[int] = []
+    return ListedLog.open("b/t-0", storage=storage)
 
-    def note(listed: StorageAsListed, path: str, **_: object) -> None:
-        opened.append(int(path.rpartition("/")[2].partition(".")[0]))
 
-    with pytest.MonkeyPatch.context() as patch:
-        note_calls(patch, StorageAsListed, "open_soon", note)
-        read = []
-        for segment in opened_ahead(log.segments_between(0, 21), 20):
-            read.append((segment.base_offset, max(opened, default=0)))
-    assert [base for base, _ in read] == list(range(21))
-    assert [last for _, last in read[:6]] == [1, 3, 6, 11, 16, 17]
-    assert read[6][1] == 6 + SEGMENTS_AHEAD
-    # Of the last one little is read.
-    assert opened == list(range(1, 20))
+def opened_while_read(
+    monkeypatch: pytest.MonkeyPatch, segments: Iterable[Segment], end_offset: int, part: float = 1.0
+) -> list[tuple[int, int]]:
+    """Read a part of each segment; gives base offsets, and the last one that was opened by then."""
+    last_opened = 0
+
+    def note(storage: StorageAsListed, path: str) -> None:
+        nonlocal last_opened
+        last_opened = int(path.rpartition("/")[2].partition(".")[0])
+
+    note_calls(monkeypatch, StorageAsListed, "open_soon", note)
+    found = []
+    for segment in opened_ahead(segments, end_offset):
+        with segment.open_log() as file:
+            for position in range(0, int(file.size() * part), PEEK_BYTES):
+                file.read_at(position, PEEK_BYTES)
+        found.append((segment.base_offset, last_opened))
+    return found
+
+
+def test_small_segments_are_opened_as_soon_as_one_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    segments = far_log([1] * 20).segments_between(0, 20)
+    read = opened_while_read(monkeypatch, segments, 20)
+    assert read == [(base, min(base + SEGMENTS_AHEAD, 19)) for base in range(20)]
+
+
+def test_of_large_segments_the_next_one_is_opened_once_one_is_asked_for_to_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = far_log([2 * MOST_AHEAD_BYTES] * 3)
+    assert opened_while_read(monkeypatch, log.segments_between(0, 2), 2, 0.9) == [(0, 1), (1, 1)]
+    monkeypatch.undo()
+    assert opened_while_read(monkeypatch, log.segments_between(0, 2), 2, 0.01) == [(0, 0), (1, 0)]
+
+
+def test_a_segment_of_which_little_is_read_is_opened_ahead_if_it_is_small(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for size, last_opened in ((PEEK_BYTES, 1), (PEEK_BYTES + 1, 0)):
+        # Where the last one ends is not known.
+        log = far_log([1, size])
+        assert opened_while_read(monkeypatch, log.segments_between(0, 2), 2)[0] == (0, last_opened)
+        monkeypatch.undo()
+    log = far_log([1, PEEK_BYTES + 1])
+    assert log.log_end_offset == 1
+    last = log.segments[-1]
+    assert (last.is_read_whole(1), last.is_read_whole(0)) == (True, False)
