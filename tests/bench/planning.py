@@ -25,6 +25,8 @@ from tests.bench.log_files import (
 )
 
 SEGMENTS_COUNT = 100_000
+# So few that a lookup by time compares the index of each with its log.
+COMPARED_SEGMENTS_COUNT = 10_000
 PARTITIONS_COUNT = 100
 OFFSETS_PER_SEGMENT = 1_000
 SPARSE_LOG_BYTES = 1 << 20
@@ -35,13 +37,18 @@ TIME_ENTRY_BYTES = 12
 def planning_figures(settings: Settings) -> Iterator[Figure]:
     """Measure planning with an offset and with a time filter."""
     partitions_count = min(PARTITIONS_COUNT, settings.sized(PARTITIONS_COUNT))
-    per_partition = max(2, settings.sized(SEGMENTS_COUNT) // partitions_count)
-    directory = sparse_log_directory(settings.cache, partitions_count, per_partition)
-    by_offset, by_time = late_options(partitions_count, per_partition)
-    for name, options, walk in (
-        ("planning_by_offset", by_offset, walk_names),
-        ("planning_by_time", by_time, walk_time_indexes),
+    many, fewer = (
+        max(2, settings.sized(count) // partitions_count)
+        for count in (SEGMENTS_COUNT, COMPARED_SEGMENTS_COUNT)
+    )
+    for name, per_partition, walk in (
+        ("planning_by_offset", many, walk_names),
+        ("planning_by_time", many, walk_time_indexes),
+        ("planning_by_time_compared", fewer, walk_time_indexes),
     ):
+        directory = sparse_log_directory(settings.cache, partitions_count, per_partition)
+        by_offset, by_time = late_options(partitions_count, per_partition)
+        options = by_offset if walk is walk_names else by_time
         ours, walked = take_turns(
             [
                 seconds(partial(plan, directory, options)),

@@ -157,6 +157,12 @@ PLANNING_TARGETS = (
         what="planning 100,000 segments by time against a walk that reads time indexes",
         bound=3.0,
     ),
+    Target(
+        name="planning_by_time_compared",
+        what="planning 10,000 segments by time, whose indexes are compared with their logs, "
+        "against such a walk",
+        bound=18.0,
+    ),
 )
 
 MEMORY_TARGETS = (
