@@ -129,9 +129,9 @@ def _staged_for_many(folder: str, partitions_count: int) -> CommitRequest:
     write_id = new_write_id()
     writer = _staging_writer(write_id, 0, SegmentConfig())
     named = [TopicPartition("bench", number) for number in range(partitions_count)]
-    slots = [writer.index_of(name, layout.directory_of(name)) for name in named]
+    indexes = [writer.index_of(name, layout.directory_of(name)) for name in named]
     rows = _rows(partitions_count * ROWS_A_PARTITION)
-    writer.write(rows, np.repeat(np.array(slots, np.int64), ROWS_A_PARTITION))
+    writer.write(rows, np.repeat(np.array(indexes, np.int64), ROWS_A_PARTITION))
     return CommitRequest(layout=layout, staged=(writer.finish(),), write_ids=(write_id,))
 
 
@@ -153,11 +153,11 @@ def _stage(
 ) -> StagedWrite:
     """Stage rows of one partition until a file has about that size."""
     writer = _staging_writer(write_id, task_id, config)
-    slot = writer.index_of(TOPIC_PARTITION, layout.directory_of(TOPIC_PARTITION))
+    partition_index = writer.index_of(TOPIC_PARTITION, layout.directory_of(TOPIC_PARTITION))
     row_bytes = KEY_BYTES + VALUE_BYTES + 10
     for first in range(0, size_bytes // row_bytes, ROWS_COUNT):
         count = min(ROWS_COUNT, size_bytes // row_bytes - first)
-        writer.write(_rows(count), np.full(count, slot, np.int64))
+        writer.write(_rows(count), np.full(count, partition_index, np.int64))
     return writer.finish()
 
 

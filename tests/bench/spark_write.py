@@ -57,7 +57,7 @@ def _rows_in_memory(spark: SparkSession, rows_count: int) -> DataFrame:
     return rows
 
 
-def _anew(folder: Path, write: Callable[[str], None]) -> Measurement:
+def _into_new(folder: Path, write: Callable[[str], None]) -> Measurement:
     """Measure a write into a folder that is not there; its removal is not counted."""
 
     def measure() -> float:
@@ -91,9 +91,9 @@ def _against_local_sinks(
     parquet = rows.write.option("compression", "none").mode("overwrite").parquet
     ours, ceiling, as_parquet = take_turns(
         [
-            _anew(folder, _ours(rows, "none")),
+            _into_new(folder, _ours(rows, "none")),
             seconds(lambda: rows.write.format("discarding").mode("append").save()),
-            _anew(folder, parquet),
+            _into_new(folder, parquet),
         ],
         settings.repetitions,
     )
@@ -114,7 +114,7 @@ def _against_kafka(
             kafka = kafka.option("kafka.bootstrap.servers", broker.bootstrap_servers)
             kafka = kafka.option("kafka.compression.type", codec)
             ours, theirs = take_turns(
-                [_settled(_anew(folder, _ours(rows, codec))), _settled(seconds(kafka.save))],
+                [_settled(_into_new(folder, _ours(rows, codec))), _settled(seconds(kafka.save))],
                 settings.repetitions,
             )
             yield _figure(f"write_against_kafka_{codec}", ours, "Kafka sink", theirs, rows_count)

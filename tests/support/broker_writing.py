@@ -77,12 +77,12 @@ def write_records(
         write_id=write_id, task_id=0, attempt_id=0, config=config, encoder=encoder
     )
     records = list(records)
-    slots = []
+    indexes = []
     for record in records:
         topic_partition = TopicPartition(record.topic, record.partition)
         layout.check_topic(record.topic)
-        slots.append(staging.index_of(topic_partition, layout.directory_of(topic_partition)))
-    staging.write(_arrow(records), np.array(slots, np.int64))
+        indexes.append(staging.index_of(topic_partition, layout.directory_of(topic_partition)))
+    staging.write(_arrow(records), np.array(indexes, np.int64))
     return commit_staged_batches(
         CommitRequest(
             layout=layout, staged=(staging.finish(),), write_ids=(write_id,), config=config

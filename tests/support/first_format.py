@@ -34,9 +34,9 @@ def to_first_format(directories: Sequence[str], *, visible: bool = False) -> Non
         },
         "staged_paths": staged,
         "partitions": [
-            {**plan_fields(journal, slot), "log_directory": journal.log_directory}
+            {**plan_fields(journal, number), "log_directory": journal.log_directory}
             for journal in journals
-            for slot in range(len(journal.partitions))
+            for number in range(len(journal.partitions))
         ],
     }
     for partition, plan in zip(
@@ -57,7 +57,7 @@ def to_first_format(directories: Sequence[str], *, visible: bool = False) -> Non
         Path(journal_path(directory)).write_text(json.dumps(pointer))
 
 
-def plan_fields(journal: Journal, slot: int) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(journal.to_bytes().partition(b"\n")[2])["partitions"][slot]
+def plan_fields(journal: Journal, number: int) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(journal.to_bytes().partition(b"\n")[2])["partitions"][number]
     del found["linked_inode"]
     return found

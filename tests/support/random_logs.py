@@ -66,7 +66,7 @@ class RandomLog:
     _segments_count: int = 0
 
     @classmethod
-    def of(cls, draw: random.Random) -> RandomLog:
+    def make(cls, draw: random.Random) -> RandomLog:
         """Begin a log of a random kind."""
         return cls(
             draw,

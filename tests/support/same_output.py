@@ -307,7 +307,7 @@ def _fixed_ids() -> Iterator[None]:
 # The command
 
 
-def _take(path: str) -> int:
+def _write_snapshot(path: str) -> int:
     logging.disable()
     Path(path).write_text(json.dumps(snapshot(), indent=1, sort_keys=True))
     return 0
@@ -320,7 +320,7 @@ def _compare(old: str, new: str) -> int:
     return 1 if lines else 0
 
 
-_VERBS: Final[Mapping[str, Callable[..., int]]] = {"snapshot": _take, "compare": _compare}
+_VERBS: Final[Mapping[str, Callable[..., int]]] = {"snapshot": _write_snapshot, "compare": _compare}
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -91,10 +91,10 @@ def stage(
             encoder=RecordBatchEncoder(batch_size_bytes=batch_size_bytes),
         )
         for topic_partition, count in task.counts.items():
-            slot = writer.index_of(topic_partition, layout.directory_of(topic_partition))
+            partition_index = writer.index_of(topic_partition, layout.directory_of(topic_partition))
             writer.write(
                 make_rows(f"{label}{topic_partition}/{task_id}", count, task.value_bytes),
-                np.full(count, slot),
+                np.full(count, partition_index),
             )
         staged.append(writer.finish())
     return CommitRequest(

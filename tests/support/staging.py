@@ -48,11 +48,11 @@ def stage_partitions(
     directory: Path, partition_count: int, row_count: int, **settings: Any
 ) -> StagedWrite:
     writer = make_writer(**settings)
-    slots = [
+    indexes = [
         writer.index_of(TopicPartition("t", partition), str(directory))
         for partition in range(partition_count)
     ]
-    assert slots == list(range(partition_count))
+    assert indexes == list(range(partition_count))
     for start in range(0, row_count, 1000):
         count = min(1000, row_count - start)
         writer.write(rows(count), (np.arange(count) + start) % partition_count)

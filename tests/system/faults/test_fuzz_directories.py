@@ -190,7 +190,7 @@ class Pristine:
     _folders: set[Path] = field(default_factory=set)
 
     @classmethod
-    def of(cls, root: Path) -> Pristine:
+    def make(cls, root: Path) -> Pristine:
         made = cls(root)
         for path in sorted(root.rglob("*")):
             if path.is_dir():
@@ -290,7 +290,7 @@ def run_fuzz(scenario: Scenario, count: int, *, first_format: bool) -> Counter[s
     die(scenario)
     if first_format:
         to_first_format(scenario.directories)
-    pristine, before = Pristine.of(scenario.root), outside(scenario)
+    pristine, before = Pristine.make(scenario.root), outside(scenario)
     precious = scenario.root.parent / "precious"
     kinds = {
         "journal": [Path(journal_path(scenario.directories[0]))],
@@ -335,7 +335,7 @@ def run_fuzz_before_the_commit(scenario: Scenario, count: int) -> Counter[str]:
     chance = random.Random(SEED)
     scenario.commit()
     scenario.reset()
-    pristine, before = Pristine.of(scenario.root), outside(scenario)
+    pristine, before = Pristine.make(scenario.root), outside(scenario)
     precious = scenario.root.parent / "precious"
     paths = sorted(scenario.root.glob("*/*.staged"))
     counts: Counter[str] = Counter()

@@ -140,7 +140,7 @@ def test_a_stream_over_a_living_log_reads_every_record_once_in_order(
     while trigger():
         pass
     for partition, end in living.ends.items():
-        assert [offset for of, offset in rows if of == partition] == living.written[partition]
+        assert [offset for name, offset in rows if name == partition] == living.written[partition]
         assert stream.committed is not None
         assert stream.committed["t"][str(partition)] == end
 
@@ -187,8 +187,9 @@ def test_two_thousand_triggers_leave_memory_files_and_folders_flat(tmp_path: Pat
         log.append(batch(number, size=1000), base=bases[-1])
         stream.trigger()
         if number % 500 == 499:
-            memo, tails = stream.reader.planner._watch._memo, stream.reader.planner._watch._memories
-            kept = len(memo._entries) + sum(len(tail.sizes_bytes) for tail in tails.values())
+            watch = stream.reader.planner._watch
+            walked = sum(len(memory.sizes_bytes) for memory in watch._memories.values())
+            kept = len(watch._memo._entries) + walked
             samples.append((process.memory_info().rss, process.num_fds(), kept))
     names = {path.name for path in log.path.rglob("*") if path.suffix == ".log"}
     assert len(names) == len(bases)

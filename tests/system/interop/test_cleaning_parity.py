@@ -81,8 +81,8 @@ class Twins:
     given: int = 0
 
     @classmethod
-    def of(cls, kafka: KafkaLog, folder: Path, draw: random.Random, segments_count: int) -> Twins:
-        log = RandomLog.of(draw)
+    def make(cls, kafka: KafkaLog, folder: Path, draw: random.Random, segments_count: int) -> Twins:
+        log = RandomLog.make(draw)
         twins = cls(kafka, folder, draw, log, draw.random() < 0.5)
         twins.segments = log.segments(segments_count)
         log.write(folder / "whole", twins.segments, clean=twins.is_clean)
@@ -270,7 +270,7 @@ def test_random_compactions_equal_kafkas(kafka: KafkaLog, seed: int, tmp_path: P
     for number in range(CASES):
         draw = random.Random(f"{seed}, compaction {number}")
         folder = tmp_path / str(number)
-        twins = Twins.of(kafka, folder, draw, draw.randrange(4, 9))
+        twins = Twins.make(kafka, folder, draw, draw.randrange(4, 9))
         seen += _compact_stages(twins, f"seed {seed}, case {number} in {folder}")
         shutil.rmtree(folder)
     print(f"{CASES} logs, {dict(seen)}")
@@ -372,7 +372,7 @@ def test_random_retentions_and_lookups_equal_kafkas(
     for number in range(CASES):
         draw = random.Random(f"{seed}, retention {number}")
         folder = tmp_path / str(number)
-        twins = Twins.of(kafka, folder, draw, draw.randrange(1, 7))
+        twins = Twins.make(kafka, folder, draw, draw.randrange(1, 7))
         twins.grow(len(twins.segments))
         log_bytes = sum(path.stat().st_size for path in twins.ours.glob("*.log"))
         config = _retention_config(draw, log_bytes)

@@ -59,7 +59,7 @@ class Tail:
         return by_topic(record for each in self.batches for record in _records(each))
 
 
-def _tail(paths: Sequence[Path], isolation_level: str) -> Tail:
+def _open_tail(paths: Sequence[Path], isolation_level: str) -> Tail:
     options: dict[str, Any] = {
         "subscribe": ",".join(TOPICS),
         "startingOffsets": "earliest",
@@ -77,8 +77,10 @@ def life(jars: KafkaJars, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     ended = threading.Event()
     with Broker(tmp_path_factory.mktemp("life") / "broker", jars) as broker:
         create_topics(broker)
-        tails = {level: _tail(broker.log_directories, level) for level in ISOLATION_LEVELS}
-        threads = [threading.Thread(target=tail.follow, args=(ended,)) for tail in tails.values()]
+        tails = {level: _open_tail(broker.log_directories, level) for level in ISOLATION_LEVELS}
+        threads = [
+            threading.Thread(target=reader.follow, args=(ended,)) for reader in tails.values()
+        ]
         for thread in threads:
             thread.start()
         try:

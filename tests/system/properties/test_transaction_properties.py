@@ -105,7 +105,7 @@ class TransactionLog:
     model: PartitionModel = field(default_factory=PartitionModel)
     gone: int = 0
 
-    def take(self, step: tuple[str, int | None, int, int]) -> None:
+    def apply(self, step: tuple[str, int | None, int, int]) -> None:
         kind, producer_id, count, epoch = step
         if kind == "gone":
             # Offsets are missing in front of a batch only: the last one tells where a log ends.
@@ -197,7 +197,7 @@ def transaction_logs(draw: st.DrawFn) -> TransactionLog:
     """Logs of up to some thirty offsets, most of them in transactions."""
     log = TransactionLog()
     for step in draw(st.lists(steps, max_size=MAX_STEPS)):
-        log.take(step)
+        log.apply(step)
     return log
 
 
@@ -278,7 +278,7 @@ def test_the_last_stable_offset_follows_a_log_that_grows(
         watch = LogWatch([str(path)])
         for part in (first, more):
             for step in part:
-                log.take(step)
+                log.apply(step)
             log.write(path, state)
             (partition,) = watch.refresh().values()
             assert partition.last_stable_offset() == log.model.last_stable_offset

@@ -80,11 +80,11 @@ def test_ls_counts_all_bytes(directory: Path, merged_in_between: list[str]) -> N
 def test_dump_passes_over_what_retention_takes(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def take() -> None:
+    def take_away() -> None:
         for base in (0, 10, 20):
             delete(directory, base)
 
-    touched = when_touched(monkeypatch, directory / segment_file_name(10), take)
+    touched = when_touched(monkeypatch, directory / segment_file_name(10), take_away)
     ran = run("dump", directory, "--format", "json")
     assert touched
     given = [entry["baseOffset"] for entry in ran.objects if entry["type"] == "batch"]

@@ -72,11 +72,11 @@ def test_views_tell_of_what_is_lost(
 ) -> None:
     """Retention takes the first two segments when the second is about to be read."""
 
-    def take() -> None:
+    def take_away() -> None:
         delete(directory, 0)
         delete(directory, 10)
 
-    when_touched(monkeypatch, directory / segment_file_name(10), take)
+    when_touched(monkeypatch, directory / segment_file_name(10), take_away)
     reader = read_arrow(directory.parent, view=view, fail_on_data_loss=False)
     with caplog.at_level(logging.WARNING):
         found = reader.read_all()["baseOffset"].to_pylist()

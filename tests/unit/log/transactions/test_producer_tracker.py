@@ -99,7 +99,7 @@ class PlainTracker:
     still_open: dict[int, Transaction] = field(default_factory=dict)
     ended: list[Transaction] = field(default_factory=list)
 
-    def take(self, entry: Entry) -> None:
+    def apply(self, entry: Entry) -> None:
         if entry.kind in ("commit", "abort"):
             self._end(entry)
         elif entry.kind == "bare":
@@ -200,7 +200,7 @@ def test_the_compiled_tracker_follows_as_a_plain_one_does(
         if part:
             ended += tracker.apply(_piece([entry.encode() for entry in part]), "log")
         for entry in part:
-            plain.take(entry)
+            plain.apply(entry)
     expected = plain.ended
     if uncommitted_only:
         expected = [transaction for transaction in plain.ended if transaction.is_aborted]

@@ -59,8 +59,8 @@ def test_a_torn_tail_of_a_crash_is_cut_off_by_the_commit(directory: str) -> None
     commit(directory, {T0: 5})
     path = Path(directory) / "t-0" / "00000000000000000000.log"
     whole = path.read_bytes()
-    for tail in (whole[:70], bytes(5000)):
-        path.write_bytes(path.read_bytes() + tail)
+    for torn in (whole[:70], bytes(5000)):
+        path.write_bytes(path.read_bytes() + torn)
         commit(directory, {T0: 1}, label="next ")
     assert len(keys(directory, T0)) == 7
     assert list(verify(directory)) == []

@@ -22,8 +22,8 @@ def test_a_partition_gets_its_own_file_from_a_quarter_of_a_segment(tmp_path: Pat
     writer.write(rows(1500), np.full(1500, large))
     staged = writer.finish()
     assert all(file.size_bytes <= config.segment_bytes for file in staged.files)
-    slots = [{extent.partition_index for extent in file.unpack_extents()} for file in staged.files]
-    assert slots == [{small}, {large}, {large}]
+    used = [{extent.partition_index for extent in file.unpack_extents()} for file in staged.files]
+    assert used == [{small}, {large}, {large}]
     assert all(len(file.unpack_extents()) == 1 for file in staged.files)
 
 
@@ -35,17 +35,17 @@ def test_a_partition_that_grows_to_a_quarter_goes_on_in_its_own_file(tmp_path: P
     for _ in range(40):
         writer.write(rows(1000), np.arange(1000) % 10)
     staged = writer.finish()
-    slots = [{extent.partition_index for extent in file.unpack_extents()} for file in staged.files]
-    assert sum(len(used) > 1 for used in slots) == 3
-    assert sorted(min(used) for used in slots if len(used) == 1) == list(range(10))
+    used = [{extent.partition_index for extent in file.unpack_extents()} for file in staged.files]
+    assert sum(len(indexes) > 1 for indexes in used) == 3
+    assert sorted(min(indexes) for indexes in used if len(indexes) == 1) == list(range(10))
     assert max(file.size_bytes for file in staged.files) <= config.segment_bytes
 
 
 def test_an_extent_ends_where_a_segment_would_have_to_roll(tmp_path: Path) -> None:
     config = SegmentConfig(segment_ms=1000)
     writer = make_writer(config=config, batch_size_bytes=300)
-    slot = writer.index_of(TopicPartition("t", 0), str(tmp_path))
-    writer.write(rows(6, timestamps=[0, 0, 1000, 1000, 1001, 2002]), np.full(6, slot))
+    partition_index = writer.index_of(TopicPartition("t", 0), str(tmp_path))
+    writer.write(rows(6, timestamps=[0, 0, 1000, 1000, 1001, 2002]), np.full(6, partition_index))
     extents = [extent for file in writer.finish().files for extent in file.unpack_extents()]
     assert [extent.offset_count for extent in extents] == [4, 2]
     assert [extent.first_timestamp for extent in extents] == [0, 2002]

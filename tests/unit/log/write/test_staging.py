@@ -25,7 +25,7 @@ def test_small_partitions_share_one_file(tmp_path: Path) -> None:
     staged = stage_partitions(tmp_path, 1000, 5000)
     (file,) = staged.files
     assert os.path.getsize(file.path) == file.size_bytes
-    assert [slot for slot, _, _ in extents_of(staged)] == list(range(1000))
+    assert [partition_index for partition_index, _, _ in extents_of(staged)] == list(range(1000))
     assert {count for _, count, _ in extents_of(staged)} == {5}
     assert sum(size for _, _, size in extents_of(staged)) == file.size_bytes
     assert header_checksum_of(file.path, file.size_bytes) == file.header_checksum
@@ -45,19 +45,19 @@ def test_rows_keep_their_order_and_partitions_their_rows(tmp_path: Path) -> None
     chance = np.random.default_rng(1)
     chosen = []
     for _ in range(20):
-        slots = chance.integers(0, 3, 10)
-        chosen.extend(slots.tolist())
-        writer.write(rows(10), slots)
+        indexes = chance.integers(0, 3, 10)
+        chosen.extend(indexes.tolist())
+        writer.write(rows(10), indexes)
     staged = writer.finish()
-    for slot in range(3):
-        staged_count = sum(count for at, count, _ in extents_of(staged) if at == slot)
-        assert staged_count == chosen.count(slot)
+    for partition_index in range(3):
+        staged_count = sum(count for at, count, _ in extents_of(staged) if at == partition_index)
+        assert staged_count == chosen.count(partition_index)
 
 
 def test_a_batch_that_fits_no_segment_is_refused(tmp_path: Path) -> None:
     writer = make_writer(config=SegmentConfig(segment_bytes=500))
-    slot = writer.index_of(TopicPartition("t", 0), str(tmp_path))
-    writer.write(rows(1, value_bytes=600), np.full(1, slot))
+    partition_index = writer.index_of(TopicPartition("t", 0), str(tmp_path))
+    writer.write(rows(1, value_bytes=600), np.full(1, partition_index))
     with pytest.raises(RecordTooLargeError, match=r"segment\.bytes is 500"):
         writer.finish()
     writer.abort()
@@ -66,8 +66,8 @@ def test_a_batch_that_fits_no_segment_is_refused(tmp_path: Path) -> None:
 
 def test_a_bad_row_is_named_by_its_number_in_the_task(tmp_path: Path) -> None:
     writer = make_writer(buffer_bytes=1000)
-    slot = writer.index_of(TopicPartition("t", 0), str(tmp_path))
-    writer.write(rows(100), np.full(100, slot))
+    partition_index = writer.index_of(TopicPartition("t", 0), str(tmp_path))
+    writer.write(rows(100), np.full(100, partition_index))
     bad = pa.record_batch(
         {
             "value": pa.array([b"v"] * 3),
@@ -77,7 +77,7 @@ def test_a_bad_row_is_named_by_its_number_in_the_task(tmp_path: Path) -> None:
             ),
         }
     )
-    writer.write(bad, np.full(3, slot))
+    writer.write(bad, np.full(3, partition_index))
     with pytest.raises(InvalidRowError, match="row 102"):
         writer.finish()
     writer.abort()
@@ -86,10 +86,10 @@ def test_a_bad_row_is_named_by_its_number_in_the_task(tmp_path: Path) -> None:
 
 def test_a_task_without_rows_stages_nothing(tmp_path: Path) -> None:
     writer = make_writer()
-    slot = writer.index_of(TopicPartition("t", 0), str(tmp_path))
+    partition_index = writer.index_of(TopicPartition("t", 0), str(tmp_path))
     writer.write(rows(0), np.empty(0, np.int64))
     staged = writer.finish()
-    assert slot == 0
+    assert partition_index == 0
     assert staged.files == ()
     assert os.listdir(tmp_path) == []
 

@@ -57,9 +57,9 @@ def test_cut_blocks_are_refused_as_whole_ones_are(codec: str) -> None:
 
 
 @pytest.mark.parametrize("codec", FRAMINGS)
-@pytest.mark.parametrize("tail", [b"x", bytes(5), b"garbage and more of it"])
-def test_bytes_after_a_block_are_refused_as_after_whole_ones(codec: str, tail: bytes) -> None:
-    block = compress(codec, CUT_TEXT) + tail
+@pytest.mark.parametrize("rest", [b"x", bytes(5), b"garbage and more of it"])
+def test_bytes_after_a_block_are_refused_as_after_whole_ones(codec: str, rest: bytes) -> None:
+    block = compress(codec, CUT_TEXT) + rest
     assert outcome(streamed, codec, block) == outcome(whole, codec, block)
 
 

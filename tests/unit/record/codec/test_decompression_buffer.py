@@ -165,8 +165,8 @@ def test_record_that_reaches_over_its_batch_takes_nothing_of_the_next_one() -> N
     length = 10 + marker_bytes + len(after[0])
     # Attributes, two deltas and a null key; then a value that is longer than the batch.
     head = b"\x00\x00\x00\x01"
-    tail = varint(length) + b"ten bytes."
-    reaching = varint(len(head) + len(varint(length)) + length + 1) + head + tail
+    last = varint(length) + b"ten bytes."
+    reaching = varint(len(head) + len(varint(length)) + length + 1) + head + last
     data = b"".join(
         v2_batch(
             payload=compress("zstd", body), count=1, attributes=4, base_offset=at, base_timestamp=0

@@ -19,7 +19,7 @@ from spark_segmentlog.record.types import Bytes, Int64s
 from spark_segmentlog.testing.builder import RecordSpec, v2_batch, v2_record
 from tests.support.decoding import ALL_COLUMNS, as_array, scan
 
-BEHIND = b"\xff" * 200
+BYTES_AFTER = b"\xff" * 200
 EVERYTHING = Settings(0, 2**62, -(2**62), 2**62, 100, 1 << 20, True, False)
 ORDINARY = [
     RecordSpec(key=b"key", value=b"value"),
@@ -41,15 +41,14 @@ def put_records(
 
 
 def taken(
-    records: list[RecordSpec], *, behind: bytes = BEHIND, settings: Settings = EVERYTHING
+    records: list[RecordSpec], *, bytes_after: bytes = BYTES_AFTER, settings: Settings = EVERYTHING
 ) -> int:
     """Put the records of a batch into the buffers of an Arrow batch; how many were taken."""
     body = b"".join(v2_record(record, offset_delta=delta) for delta, record in enumerate(records))
     header = scan(v2_batch(records)).entries[0]
     output = ArrowOutput(ALL_COLUMNS, topic="t", partition=0, max_rows=100, max_bytes=1 << 20)
-    put_records(
-        as_array(body + behind), len(body), header, tuple(settings), output.state, output.outputs
-    )
+    data = as_array(body + bytes_after)
+    put_records(data, len(body), header, tuple(settings), output.state, output.outputs)
     assert output.state[BODY_POSITION] <= len(body)
     assert output.state[COUNT] <= output.state[RECORD]
     return int(output.state[RECORD])
@@ -64,8 +63,8 @@ def test_records_are_taken_up_to_the_first_other_one(other: RecordSpec) -> None:
     assert taken([*ORDINARY, other, *ORDINARY]) == len(ORDINARY)
 
 
-def test_a_record_with_nothing_behind_it_is_left_to_the_general_loop() -> None:
-    assert taken(ORDINARY[:1], behind=b"") == 0
+def test_a_record_with_nothing_after_it_is_left_to_the_general_loop() -> None:
+    assert taken(ORDINARY[:1], bytes_after=b"") == 0
 
 
 @pytest.mark.parametrize(
