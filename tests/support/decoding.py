@@ -84,7 +84,7 @@ def arrow_batches(data: bytes, **options: Any) -> list[pa.RecordBatch]:
     table = scan(data)
     assert table.stop is StopReason.END, table
     reader = decoder(**options)
-    batches = list(reader.decode(as_array(data), table, file_position=0))
+    batches = list(reader.decode(_longer(data), table, file_position=0))
     last = reader.flush()
     batches += [] if last is None else [last]
     for batch in batches:

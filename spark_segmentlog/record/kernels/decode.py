@@ -8,12 +8,11 @@ from spark_segmentlog.record.header_fields import (
     BASE_TIMESTAMP,
     LAST_OFFSET,
     MAX_TIMESTAMP,
-    POSITION,
     RECORDS_COUNT,
-    SIZE_BYTES,
 )
 from spark_segmentlog.record.jit import inlined, int64, kernel
 from spark_segmentlog.record.kernels.checksum import entry_crc_is_good
+from spark_segmentlog.record.kernels.headers import row_crc_is_good
 from spark_segmentlog.record.kernels.messages import parse_message
 from spark_segmentlog.record.kernels.ordinary import put_ordinary_records
 from spark_segmentlog.record.kernels.output import (
@@ -128,15 +127,18 @@ def decode_batches(
     """
     settings = Settings(*plain_settings)
     outputs = named_outputs(plain_outputs)
-    while state[ROW] < len(rows):
+    while True:
+        if not settings.validate_first:
+            put_ordinary_records(
+                raw, raw_position, body, table, rows, spans, settings, state, outputs
+            )
+        if state[ROW] == len(rows):
+            return DONE
         row = rows[state[ROW]]
         header = table[row]
         start, end = spans[state[ROW], 0], spans[state[ROW], 1]
         if state[RECORD] == 0 and state[BODY_POSITION] == 0:
-            first = header[POSITION] - raw_position
-            if settings.check_crcs and not entry_crc_is_good(
-                raw, first, first + header[SIZE_BYTES]
-            ):
+            if settings.check_crcs and not row_crc_is_good(raw, raw_position, header):
                 return BAD_CRC
             if settings.validate_first:
                 last_delta = header[LAST_OFFSET] - header[BASE_OFFSET]
@@ -153,14 +155,12 @@ def decode_batches(
                     state[ROW] += 1
                     continue
             state[BODY_POSITION] = start
-        put_ordinary_records(body, end, header, settings, state, outputs)
         code = _decode_records(body, end, table, row, settings, state, outputs)
         if code != DONE:
             return code
         state[ROW] += 1
         state[RECORD] = 0
         state[BODY_POSITION] = 0
-    return DONE
 
 
 @kernel

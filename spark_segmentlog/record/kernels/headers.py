@@ -395,14 +395,20 @@ def find_covering(
     return count
 
 
+@inlined
+def row_crc_is_good(buffer: Bytes, file_position: int, row: Int64s) -> bool:
+    """Whether the entry in a row of a header table has its checksum; it lies in the buffer."""
+    start = row[POSITION] - file_position
+    return entry_crc_is_good(buffer, start, start + row[SIZE_BYTES])
+
+
 @kernel
 def check_entry_crcs(
     buffer: Bytes, table: Int64s, rows: Int64s, file_position: int, good: Bools
 ) -> None:
     """Check the checksums of rows of a header table that lie in the buffer."""
     for i in range(len(rows)):
-        start = table[rows[i], POSITION] - file_position
-        good[i] = entry_crc_is_good(buffer, start, start + table[rows[i], SIZE_BYTES])
+        good[i] = row_crc_is_good(buffer, file_position, table[rows[i]])
 
 
 @kernel
