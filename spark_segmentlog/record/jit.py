@@ -77,12 +77,6 @@ def _temporary_folder() -> str:
         os.mkdir(folder, 0o700)
     except FileExistsError:
         pass
-    else:
-        # Told by the process that makes it alone: the workers of a Spark job come by the dozen.
-        _warn_once(
-            f"compiled kernels are kept in {folder}",
-            "neither the package's folder nor the user's cache can be written",
-        )
     found = os.lstat(folder)
     if (
         not stat.S_ISDIR(found.st_mode)
@@ -109,6 +103,19 @@ class _Place(caching._CacheLocator):  # type: ignore[misc]
 
     def get_disambiguator(self) -> str:
         return str(self._line)
+
+
+class _TemporaryPlace(_Place):
+    """One among the temporary files, which is made and told of when there is something to keep."""
+
+    def ensure_cache_path(self) -> None:
+        if not os.path.isdir(self._folder):
+            # Told by the process that makes it alone: the workers of a Spark job come by the dozen.
+            _warn_once(
+                f"compiled kernels are kept in {_temporary_folder()}",
+                "neither the package's folder nor the user's cache can be written",
+            )
+        super().ensure_cache_path()
 
 
 @functools.cache
@@ -146,9 +153,7 @@ class _WritablePlace:
             if place is not None and cls._takes_a_file(place):
                 return place
         subpath = _Place.get_suitable_cache_subpath(file)
-        place = _Place(function, file, os.path.join(_temporary_folder(), subpath))
-        place.ensure_cache_path()
-        return place
+        return _TemporaryPlace(function, file, os.path.join(_temporary_folder(), subpath))
 
     @staticmethod
     def _takes_a_file(place: Any) -> bool:
