@@ -16,7 +16,7 @@ from spark_segmentlog.log.names import (
 )
 from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.log.segment.segment import Segment
-from spark_segmentlog.log.transactions.outcomes import walk_transactions
+from spark_segmentlog.log.transactions.transaction_walk import walk_transactions
 
 
 def index_entries(segment: Segment) -> Iterator[Entry]:

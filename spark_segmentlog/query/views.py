@@ -20,7 +20,7 @@ from spark_segmentlog.log.names import OffsetRange
 from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.log.partition.pursuit import SegmentPursuit
 from spark_segmentlog.log.segment.segment import Segment
-from spark_segmentlog.log.transactions.outcomes import walk_transactions
+from spark_segmentlog.log.transactions.transaction_walk import walk_transactions
 from spark_segmentlog.query.offsets import could_not_read
 from spark_segmentlog.query.read_options import SYSTEM_TOPICS, Mode, View
 from spark_segmentlog.query.split_reader import ReadRequest, Slice, Split, joined

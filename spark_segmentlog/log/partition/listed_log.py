@@ -38,7 +38,10 @@ from spark_segmentlog.log.partition.segment_list import SegmentList
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.tier.remote_segment import StoreNote
 from spark_segmentlog.log.tier.tiered_storage import TieredStorage
-from spark_segmentlog.log.transactions.outcomes import find_open_transactions, transaction_tracker
+from spark_segmentlog.log.transactions.transaction_walk import (
+    find_open_transactions,
+    transaction_tracker,
+)
 from spark_segmentlog.record.types import Int64s
 
 RESOLVE_ATTEMPTS: Final = 100

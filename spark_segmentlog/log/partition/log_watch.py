@@ -45,8 +45,11 @@ from spark_segmentlog.log.segment.walk import HeaderWalk
 from spark_segmentlog.log.segment.walk_options import WalkOptions
 from spark_segmentlog.log.tier.remote_options import NO_REMOTE, RemoteOptions
 from spark_segmentlog.log.tier.tier import Tier
-from spark_segmentlog.log.transactions.outcomes import find_open_transactions, transaction_tracker
 from spark_segmentlog.log.transactions.producer_tracker import ProducerTracker
+from spark_segmentlog.log.transactions.transaction_walk import (
+    find_open_transactions,
+    transaction_tracker,
+)
 from spark_segmentlog.record.read.header_table import HeaderTable
 from spark_segmentlog.record.types import Int64s
 

@@ -20,25 +20,25 @@ in a header.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from spark_segmentlog.errors import CorruptRecordError, CrcMismatchError
 from spark_segmentlog.log.io.reading import LogFile
 from spark_segmentlog.log.names import MAX_OFFSET
-from spark_segmentlog.log.segment.batch_order import WRONG_CHECKSUM
-from spark_segmentlog.log.segment.pieces import FIRST_READ_BYTES, Piece, ReadBuffer
+from spark_segmentlog.log.segment.pieces import Piece, ReadBuffer
 from spark_segmentlog.log.segment.segment import opened_ahead
-from spark_segmentlog.log.segment.walk import HeaderWalk
-from spark_segmentlog.log.segment.walk_options import WalkOptions, never
 from spark_segmentlog.log.transactions.producer_tracker import ProducerTracker, Transaction
+from spark_segmentlog.log.transactions.transaction_walk import (
+    QuietWalk,
+    batches_below,
+    check_batches,
+    follow_transactions,
+)
 from spark_segmentlog.record.kernels import producers as kernels
-from spark_segmentlog.record.read.header_table import HeaderTable, check_crcs
+from spark_segmentlog.record.read.header_table import HeaderTable
 from spark_segmentlog.record.types import Bools, Int64s
 
 if TYPE_CHECKING:
@@ -48,90 +48,6 @@ if TYPE_CHECKING:
 # A look ahead for the markers of short transactions reads little first.
 FIRST_LOOK_AHEAD_BYTES: Final = 32 * 1024
 LOOK_AHEAD_BYTES: Final = 256 * 1024
-
-_log = logging.getLogger(__name__)
-
-
-def transaction_tracker(log: ListedLog, *, uncommitted_only: bool = False) -> ProducerTracker:
-    """Make a tracker of transactions that is as strict as the log's readers are."""
-    return ProducerTracker(
-        check_crcs=log.check_crcs,
-        skip_corrupt=log.skip_corrupt,
-        transactions_only=True,
-        uncommitted_only=uncommitted_only,
-    )
-
-
-def follow_transactions(
-    log: ListedLog, tracker: ProducerTracker, start_offset: int, end_offset: int
-) -> Iterator[Int64s]:
-    """Follow the batches that begin in [start, end); yields transactions as they end, in rows.
-
-    Raises
-    ------
-    CorruptRecordError
-        Bytes that are no batch, or a bad marker, unless the log steps over them.
-    """
-    buffer = ReadBuffer()
-    segments = log.segments_between(start_offset, end_offset)
-    for segment in opened_ahead(segments, end_offset):
-        position = segment.position_for(start_offset)
-        is_checked = log.check_crcs and log.skip_corrupt
-        walk = _Walk(segment, buffer, end_offset, log.skip_corrupt, is_checked)
-        for piece, _ in walk.pieces(position):
-            yield tracker.follow(piece, segment.log_path, start_offset)
-
-
-def find_open_transactions(
-    log: ListedLog, tracker: ProducerTracker, start_offset: int, end_offset: int
-) -> int | None:
-    """Find where the oldest transaction begins that is open at an offset.
-
-    Parameters
-    ----------
-    tracker : ProducerTracker
-        Has followed the log up to `start_offset`, and follows it up to `end_offset` here.
-
-    Returns
-    -------
-    int or None
-        None where none is open.
-
-    Raises
-    ------
-    CorruptRecordError
-        Bad bytes, unless the log steps over them.
-    """
-    for _ in follow_transactions(log, tracker, start_offset, end_offset):
-        pass
-    first = tracker.first_open_offset
-    if first is not None:
-        # What lies before was checked when the tracker came to its offset.
-        _check(log, max(first, start_offset), end_offset)
-    return first
-
-
-def walk_transactions(log: ListedLog, end_offset: int) -> Iterator[Transaction]:
-    """Yield the transactions that begin below an offset, by their ends, open ones last.
-
-    Markers without data in this log (compaction took it, or the producer wrote none) are no
-    transaction here.
-
-    Raises
-    ------
-    CorruptRecordError
-        Bytes that are no batch, unless the log steps over them.
-    """
-    tracker = transaction_tracker(log)
-    for ended in follow_transactions(log, tracker, log.first_offset, log.log_end_offset):
-        yield from _with_data(map(Transaction.from_row, ended.tolist()), end_offset)
-    yield from _with_data(tracker.open_transactions, end_offset)
-
-
-def _with_data(transactions: Iterable[Transaction], end_offset: int) -> Iterator[Transaction]:
-    for transaction in transactions:
-        if transaction.first_offset < end_offset and transaction.records_count > 0:
-            yield transaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +145,7 @@ class TransactionOutcomes:
             self._begin(segment, piece)
         if not has_transactions:
             return None
-        read = _below(piece, end_offset)
+        read = batches_below(piece, end_offset)
         self._come_to(segment, read)
         self._look_ahead(segment, read)
         is_late = self._aborted[:, kernels.ENDED_MARKER_OFFSET] >= int(piece.table.base_offset[0])
@@ -275,7 +191,7 @@ class TransactionOutcomes:
         while not self._is_decided(segment, piece):
             current = self._segment
             assert current is not None
-            walk = _Walk(
+            walk = QuietWalk(
                 current,
                 self._buffer,
                 self._end_offset_of(current),
@@ -339,7 +255,7 @@ class TransactionOutcomes:
         if self._whole_read is not None and first is not None:
             self.stable_offset = first
             log = self._find_log()
-            _check(log, first, self._whole_read.log_end_offset)
+            check_batches(log, first, self._whole_read.log_end_offset)
             self.lost = [(lost.start_offset, lost.end_offset) for lost in log.lost_after(first)]
 
 
@@ -362,94 +278,6 @@ def _mark(
     kernels.mark_uncommitted(table.entries, producer_ids, first_offsets, end_offsets, slots, marks)
 
 
-def _below(piece: Piece, end_offset: int) -> Piece:
-    """Leave out the batches that begin at an offset or after it."""
-    if int(piece.table.base_offset[-1]) < end_offset:
-        return piece
-    return replace(piece, table=piece.table.select(piece.table.base_offset < end_offset))
-
-
 def _end_of(table: HeaderTable) -> int:
     """Give the position after the last batch of a table."""
     return int(table.position[-1] + table.size_bytes[-1])
-
-
-@dataclass(frozen=True, slots=True)
-class _Walk:
-    """A walk over the batches of a segment that begin below an offset; it reports nothing."""
-
-    segment: Segment
-    buffer: ReadBuffer
-    end_offset: int
-    skip_corrupt: bool
-    check_crcs: bool
-    first_read_bytes: int = FIRST_READ_BYTES
-
-    def pieces(
-        self, start_position: int, file: LogFile | None = None
-    ) -> Iterator[tuple[Piece, int]]:
-        """Yield pieces, and the position where the walk goes on after each."""
-        with self.segment.open_log() if file is None else nullcontext(file) as file:
-            options = WalkOptions(
-                skip_corrupt=self.skip_corrupt,
-                check_crcs=self.check_crcs,
-                is_reported=never,
-                first_read_bytes=self.first_read_bytes,
-            )
-            walk = HeaderWalk(
-                self.segment, file, options, position=start_position, buffer=self.buffer
-            )
-            for piece in walk.pieces():
-                bound = self.segment.end_offset_bound
-                wanted = _below(
-                    piece, self.end_offset if bound is None else min(self.end_offset, bound)
-                )
-                if len(wanted.table) == 0:
-                    return
-                if self.check_crcs and not self.skip_corrupt:
-                    self._check(walk, wanted)
-                yield wanted, walk.position
-                if wanted is not piece:
-                    return
-
-    def _check(self, walk: HeaderWalk, piece: Piece) -> None:
-        """Compare checksums; a walk that steps over bad bytes does it itself."""
-        table = piece.table
-        is_good = check_crcs(piece.buffer, table, file_position=piece.file_position)
-        if is_good.all():
-            return
-        row = int(is_good.argmin())
-        position = int(table.position[row])
-        start_offset, end_offset = walk.missing_offsets(table, position)
-        raise CrcMismatchError(
-            WRONG_CHECKSUM,
-            source=self.segment.log_path,
-            position=position,
-            length=int(table.size_bytes[row]),
-            base_offset=int(table.base_offset[row]),
-            start_offset=start_offset,
-            end_offset=end_offset,
-        )
-
-
-def _check(log: ListedLog, start_offset: int, end_offset: int) -> None:
-    """Compare the checksums of all batches in [start, end): a bad one is an error, or told."""
-    if not log.check_crcs:
-        return
-    buffer = ReadBuffer()
-    segments = log.segments_between(start_offset, end_offset)
-    for segment in opened_ahead(segments, end_offset):
-        walk = _Walk(segment, buffer, end_offset, skip_corrupt=False, check_crcs=True)
-        try:
-            for _ in walk.pieces(segment.position_for(start_offset)):
-                pass
-        except CorruptRecordError as error:
-            if not log.skip_corrupt:
-                raise
-            _log.warning(
-                "committed rows from offset %d on are held back, the end of their transactions may "
-                "lie in bad bytes: %s",
-                start_offset,
-                error,
-            )
-            return
