@@ -19,7 +19,7 @@ _FOLDER: Final = PROJECT / ".build" / f"connect-{importlib.metadata.version('pys
 
 def connect_python() -> str:
     """Return the path of it; beside its own packages it has those of this Python."""
-    python = _FOLDER / "bin" / "python"
+    python = str(_FOLDER / "bin" / "python")
     installed = _FOLDER / ".installed"
     if not installed.exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", _FOLDER], check=True)
@@ -29,7 +29,7 @@ def connect_python() -> str:
         pip = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
         subprocess.run([*pip, *_requirements()], check=True)
         installed.touch()
-    return str(python)
+    return python
 
 
 def _requirements() -> list[str]:
