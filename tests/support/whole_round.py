@@ -59,12 +59,13 @@ def run_whole_round(
     source: Path,
     folder: Path,
     *,
+    python: str = sys.executable,
     prefix: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Run the job as a program, begun with `prefix`, that works in `folder`."""
     done = subprocess.run(
-        [*prefix, sys.executable, "-m", __name__, json.dumps(settings), source, folder],
+        [*prefix, python, "-m", __name__, json.dumps(settings), source, folder],
         cwd=folder,
         env={
             **os.environ,
