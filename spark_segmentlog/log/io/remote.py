@@ -183,6 +183,10 @@ def _far_storage(uri: str, options: StorageOptions) -> tuple[Storage, str]:
     if uri.lower().startswith("file:"):
         # fsspec would take what stands in the place of a host for a folder.
         raise LogPathNotFoundError(f"{uri} is no path of this host: file:///folder would be one")
+    if options.settings:
+        # pyarrow would take none of them.
+        filesystem, path = _fsspec_filesystem(uri, options)
+        return _storage_of(filesystem), path
     try:
         filesystem, path = FileSystem.from_uri(uri)
     except (ValueError, NotImplementedError):

@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 import pickle
 from pathlib import Path
+from typing import ClassVar
 
 import fsspec
 import numpy as np
 import pytest
 from fsspec.implementations.local import LocalFileSystem as FsspecLocalFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.registry import _registry
 from pyarrow.fs import FSSpecHandler, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
 from spark_segmentlog import read_arrow
 from spark_segmentlog.errors import LogPathNotFoundError
 from spark_segmentlog.log.io.reading import LOCAL, Storage, is_zero_from
 from spark_segmentlog.log.io.remote import resolve_storage
+from spark_segmentlog.log.io.storage_options import StorageOptions
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.partition.scan import scan_segments
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, SegmentSpec, v2_batch
@@ -175,3 +179,19 @@ def test_registered_fsspec_schemes_are_read(path: str, tmp_path: Path) -> None:
         assert read_arrow(path).read_all()["offset"].to_pylist() == [0, 1, 2, 3]
     finally:
         memory.rm("/logs", recursive=True)
+
+
+def test_settings_are_for_the_file_system_of_fsspec_where_pyarrow_knows_the_scheme_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Noting(MemoryFileSystem):  # type: ignore[misc]
+        given: ClassVar[list[str]] = []
+
+        def __init__(self, token: str, **others: object) -> None:
+            super().__init__(**others)
+            self.given.append(token)
+
+    monkeypatch.setitem(_registry, "gs", Noting)
+    storage, _ = resolve_storage("gs://bucket/logs", StorageOptions(settings=(("token", "anon"),)))
+    assert Noting.given == ["anon"]
+    assert storage == resolve_storage("/logs", fsspec.filesystem("gs", token="anon"))[0]
