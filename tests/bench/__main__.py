@@ -15,6 +15,7 @@ from pathlib import Path
 from tests.bench.cli import cli_figures
 from tests.bench.commit import commit_figures
 from tests.bench.decode import decode_figures
+from tests.bench.far import far_figures
 from tests.bench.first_query import first_query_figures
 from tests.bench.harness import Figure, Report, Settings, Target, unmeasured
 from tests.bench.kafka_source import kafka_source_figures
@@ -50,6 +51,7 @@ GROUPS: dict[str, Group] = {
     "memory": lambda settings, _: memory_figures(settings),
     "cli": cli_figures,
     "tier": lambda settings, _: tier_figures(settings),
+    "far": lambda settings, _: far_figures(settings),
 }
 # Curves for the plots, without bounds: measured in the first run alone.
 CURVES: dict[str, Group] = {

@@ -313,6 +313,29 @@ TIER_TARGETS = (
     ),
 )
 
+FAR_TARGETS = (
+    Target(
+        name="far_large",
+        what="a scan of segments of 64 MiB in a store at 30 ms a request against their download",
+        bound=1.25,
+    ),
+    Target(
+        name="far_small_batches",
+        what="the same with 1 record a batch",
+        bound=1.25,
+    ),
+    Target(
+        name="far_committed",
+        what="the same of transactions with read_committed",
+        bound=1.25,
+    ),
+    Target(
+        name="far_small_segments",
+        what="a scan of 327 small segments in that store against their download",
+        bound=1.25,
+    ),
+)
+
 FIRST_QUERY_TARGETS = (
     Target(
         name="first_query",
@@ -357,6 +380,7 @@ TARGETS_OF_GROUPS = {
     "spark-stream": STREAM_TARGETS,
     "cli": CLI_TARGETS,
     "tier": TIER_TARGETS,
+    "far": FAR_TARGETS,
 }
 """The bounds of each group of benchmarks, by its name."""
 

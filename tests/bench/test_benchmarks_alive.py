@@ -42,7 +42,7 @@ def _measured_groups(measured: Measurements) -> set[str]:
 @pytest.mark.parametrize(
     "groups",
     [
-        ("decode", "planning", "commit", "cli", "tier", "planning-sizes"),
+        ("decode", "planning", "commit", "cli", "tier", "far", "planning-sizes"),
         ("spark-read", "small-segments", "limit"),
         ("spark-write", "spark-stream"),
         ("first-query", "query-sizes"),
