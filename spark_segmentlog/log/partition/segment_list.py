@@ -16,8 +16,6 @@ from spark_segmentlog.log.io.as_listed import waiting_threads
 from spark_segmentlog.log.io.reading import Storage
 from spark_segmentlog.log.io.threads import in_parallel
 from spark_segmentlog.log.names import MAX_OFFSET
-from spark_segmentlog.log.segment.index_trust import LOOKUP_READ_BYTES
-from spark_segmentlog.log.segment.pieces import ReadBuffer
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.record.types import Int64s
 
@@ -140,7 +138,7 @@ def _size_or_zero(storage: Storage, path: str) -> int:
 def _reaches(segment: Segment, timestamp_ms: int, last: TimeEntry | None) -> bool:
     """Tell whether a segment may hold a record at or after a time; false only when it is known."""
     try:
-        return segment.may_reach_timestamp(timestamp_ms, last, ReadBuffer(LOOKUP_READ_BYTES))
+        return segment.may_reach_timestamp(timestamp_ms, last)
     except (FileNotFoundError, CorruptRecordError):
         # Whoever reads the segment will see, and has the means to deal with it.
         return True

@@ -24,6 +24,7 @@ Where an entry is not believed, headers are walked from the segment's start.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -52,6 +53,7 @@ FAR_WINDOW_BYTES: Final = 768 * 1024
 FAR_ROWS_BYTES: Final = 64 * 1024
 COVERING_CHECKSUM_BYTES: Final = 64 * 1024 * 1024
 LOOKUP_READ_BYTES: Final = 16 * 1024
+LOOKUP_BUFFER_BYTES: Final = 1024 * 1024
 MAX_APPENDED_BATCHES: Final = 100_000
 
 
@@ -80,9 +82,10 @@ def batch_of_largest(segment: Segment, file: LogFile, entry: TimeEntry) -> tuple
     """
     if not segment.base_offset <= entry.offset < segment.offset_limit:
         return None
-    buffer = ReadBuffer(LOOKUP_READ_BYTES)
     position = segment.position_for(entry.offset, file)
-    for table in HeaderWalk(segment, file, TOLERANT, position=position, buffer=buffer):
+    options = replace(TOLERANT, first_read_bytes=LOOKUP_READ_BYTES)
+    buffer = ReadBuffer(LOOKUP_BUFFER_BYTES)
+    for table in HeaderWalk(segment, file, options, position=position, buffer=buffer):
         rows = np.flatnonzero(table.last_offset >= entry.offset)
         if len(rows):
             row = rows[0]

@@ -231,9 +231,7 @@ class Segment:
             is_believed = index_trust.batch_of_largest(self, file, entry) is not None
             return entry if is_believed else None
 
-    def may_reach_timestamp(
-        self, timestamp_ms: int, last: TimeEntry | None, buffer: ReadBuffer
-    ) -> bool:
+    def may_reach_timestamp(self, timestamp_ms: int, last: TimeEntry | None) -> bool:
         """Tell whether a record may lie at or after a time; false only when it is known.
 
         After `last`, that of its time index, headers are walked, as far as `MAX_TIME_WALK_BYTES`.
@@ -242,7 +240,9 @@ class Segment:
             return True
         with self.open_log() as file:
             _, start = self._batch_of(last, file)
-            walk = HeaderWalk(self, file, position=start, buffer=buffer)
+            options = WalkOptions(first_read_bytes=index_trust.LOOKUP_READ_BYTES)
+            buffer = ReadBuffer(index_trust.LOOKUP_BUFFER_BYTES)
+            walk = HeaderWalk(self, file, options, position=start, buffer=buffer)
             for table in walk:
                 if (table.max_timestamp >= timestamp_ms).any():
                     return True
