@@ -1,4 +1,4 @@
-"""A job with a function of a user's that makes garbage in a thousand tasks, and what it sees."""
+"""A job with a function of a user's that makes garbage in many tasks, and what it sees."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyspark.sql.functions import udf
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch
 from tests.support.project import PROJECT
 
-TASKS: Final = 1000
+TASKS: Final = int(os.environ.get("USER_CODE_TASKS", "1000"))
 LEFT: Final = 100
 """How much garbage a task leaves; it makes as much again, and collects that itself."""
 

@@ -14,9 +14,7 @@ pytestmark = pytest.mark.interop
 
 
 @pytest.mark.parametrize("is_ours", [False, True], ids=["Spark alone", "with ours"])
-def test_garbage_of_a_thousand_tasks_is_collected_and_memory_stays(
-    tmp_path: Path, is_ours: bool
-) -> None:
+def test_garbage_of_tasks_is_collected_and_memory_stays(tmp_path: Path, is_ours: bool) -> None:
     saw = run_user_code(tmp_path, is_ours=is_ours)
     assert len(saw) == TASKS
     assert {task["alive"] for task in saw} == {0}
