@@ -161,22 +161,31 @@ def locked(
             _table.release(path, held)
 
 
-def is_locked(log_directory: str) -> bool:
+def is_locked(log_directory: str) -> bool | None:
     """Tell whether a broker, or a writer, has a log directory at this moment; nothing is written.
 
-    Where the system cannot tell, that is false: whoever writes finds out.
+    Returns
+    -------
+    bool or None
+        None where the system does not tell, or not this user: whoever writes finds out.
     """
     command = getattr(fcntl, "F_OFD_GETLK", None)
-    path = os.path.join(log_directory, BROKER_LOCK_FILE_NAME)
+    if command is None:
+        return None
     try:
-        descriptor = files.open_plain_file(path)
+        descriptor = files.open_plain_file(os.path.join(log_directory, BROKER_LOCK_FILE_NAME))
     except FileNotFoundError:
         return False
+    except (PermissionError, UnsafeTargetError):
+        return None
     with files.closed_after(descriptor):
-        if command is None:
-            return False
         wanted = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        kind = _FLOCK.unpack(fcntl.fcntl(descriptor, command, wanted))[0]
+        try:
+            kind = _FLOCK.unpack(fcntl.fcntl(descriptor, command, wanted))[0]
+        except OSError as error:
+            if error.errno == errno.EINVAL or error.errno in WITHOUT_LOCKS:
+                return None
+            raise
         return bool(kind != fcntl.F_UNLCK)
 
 

@@ -19,8 +19,14 @@ from pathlib import Path
 import pytest
 
 from spark_segmentlog.errors import LogLockedError, LogPathNotFoundError
-from spark_segmentlog.log.io import lock
-from spark_segmentlog.log.io.lock import BROKER_LOCK_FILE_NAME, WRITER_LOCK_FILE_NAME, locked
+from spark_segmentlog.log.io import files, lock
+from spark_segmentlog.log.io.lock import (
+    BROKER_LOCK_FILE_NAME,
+    WRITER_LOCK_FILE_NAME,
+    is_locked,
+    locked,
+)
+from tests.support.running import contents
 
 HOLD_AS_BROKER = """
 import fcntl, os, sys, time
@@ -186,6 +192,66 @@ def test_a_file_system_without_locks_is_named(
     monkeypatch.setattr(lock, "_set_lock", refuse)
     with pytest.raises(LogLockedError, match="without file locks"), locked([str(tmp_path)]):
         pass
+
+
+@pytest.mark.parametrize("program", [HOLD_AS_BROKER, HOLD_AS_WRITER], ids=["broker", "writer"])
+def test_who_holds_it_is_seen_by_one_who_only_looks(tmp_path: Path, program: str) -> None:
+    assert is_locked(str(tmp_path)) is False
+    with held_by_another(program, tmp_path):
+        before = contents(tmp_path)
+        assert is_locked(str(tmp_path)) is True
+    assert is_locked(str(tmp_path)) is False
+    assert contents(tmp_path) == before
+
+
+def test_a_look_at_it_lets_nothing_go(tmp_path: Path) -> None:
+    with locked([str(tmp_path)]):
+        assert is_locked(str(tmp_path)) is True
+        assert not is_free(tmp_path)
+
+
+def test_a_read_only_lock_file_does_for_a_look(tmp_path: Path) -> None:
+    path = tmp_path / BROKER_LOCK_FILE_NAME
+    path.touch()
+    path.chmod(0o400)
+    assert is_locked(str(tmp_path)) is False
+
+
+def test_a_look_without_such_locks_touches_nothing_and_tells_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(fcntl, "F_OFD_SETLK")
+    monkeypatch.delattr(fcntl, "F_OFD_GETLK")
+    with locked([str(tmp_path)]):
+        assert is_locked(str(tmp_path)) is None
+        assert not is_free(tmp_path)
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, *sorted(lock.WITHOUT_LOCKS)])
+def test_a_system_that_knows_no_such_question_tells_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(descriptor: int, command: int, argument: bytes) -> bytes:
+        raise OSError(number, os.strerror(number))
+
+    assert is_locked(str(tmp_path)) is False
+    (tmp_path / BROKER_LOCK_FILE_NAME).touch()
+    monkeypatch.setattr(fcntl, "fcntl", refuse)
+    assert is_locked(str(tmp_path)) is None
+
+
+def test_what_may_not_be_opened_tells_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / BROKER_LOCK_FILE_NAME
+    path.symlink_to(tmp_path / "elsewhere")
+    assert is_locked(str(tmp_path)) is None
+
+    def refuse(path: str) -> int:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    monkeypatch.setattr(files, "open_plain_file", refuse)
+    assert is_locked(str(tmp_path)) is None
 
 
 JAVA_LOCK = """
