@@ -22,6 +22,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from spark_segmentlog import open_log
+from spark_segmentlog.log.io.lock import locked
 from spark_segmentlog.log.names import find_base_offsets
 from spark_segmentlog.log.segment.growth import SegmentConfig
 from spark_segmentlog.log.upkeep.compaction import compact
@@ -75,10 +76,11 @@ class Cleaner:
         self._next_key = 1_000_000
 
     def step(self, number: int) -> None:
-        """Do one thing to each partition that is due."""
-        self._move(self._path / "moved-0")
-        if number % 3 == 0:
-            self._age(self._path / "aged-0")
+        """Do one thing to each partition that is due, with the lock as every writer has it."""
+        with locked([str(self._path)]):
+            self._move(self._path / "moved-0")
+            if number % 3 == 0:
+                self._age(self._path / "aged-0")
         if number % 10 == 0:
             self._compact()
 

@@ -51,10 +51,6 @@ class Mender:
             if survey.stop is not None:
                 producers.lose_track(segment)
 
-    def tell(self, log: PartitionLog) -> Iterator[RecoveryAction]:
-        """Tell what would be mended in a partition in which a broker may be at work."""
-        yield from log.resolved(lambda: list(self.mend(log)))
-
     def mend(self, log: PartitionLog) -> Iterator[RecoveryAction]:
         """Mend one partition, up to where bad bytes are cut off.
 

@@ -33,8 +33,8 @@ from spark_segmentlog.log.formats.checkpoints import (
     read_partition_metadata,
 )
 from spark_segmentlog.log.io import files
-from spark_segmentlog.log.io.lock import DEFAULT_LOCK_TIMEOUT_MS
-from spark_segmentlog.log.io.reading import LOCAL, local_path
+from spark_segmentlog.log.io.lock import DEFAULT_LOCK_TIMEOUT_MS, is_locked
+from spark_segmentlog.log.io.reading import LOCAL, Storage, local_path
 from spark_segmentlog.log.names import (
     TopicPartition,
 )
@@ -46,9 +46,7 @@ from spark_segmentlog.log.upkeep.recovery_action import (
     RecoveryKind,
     end_compaction_action,
 )
-from spark_segmentlog.log.upkeep.swap import (
-    finish_replacement,
-)
+from spark_segmentlog.log.upkeep.swap import Replacement, find_replacement, finish_replacement
 from spark_segmentlog.log.upkeep.verification import partition_logs
 from spark_segmentlog.log.write.open_commits import finish_open_commits, locked_with_open_commits
 
@@ -85,8 +83,8 @@ def recover(
         gap remains. Then nothing that is good goes, whatever `delete_later` says.
     dry_run : bool
         Only tell what would be done with the same other parameters; takes no lock and writes
-        nothing. A compaction that was cut short is not told: a broker at work leaves the same
-        files.
+        nothing. The files of a compaction are left alone where somebody has the log directory, or
+        nobody can tell: a broker at work makes the same ones.
 
     Returns
     -------
@@ -98,6 +96,8 @@ def recover(
         A broker or another writer has one of the directories.
     RecoveryError
         An open commit is in a state that no crash leaves; nothing was touched.
+    CorruptRecordError
+        A compaction that was cut short made a ``.swap`` of which nothing tells where it ends.
     """
     directories = _local_paths(paths)
     wanted = None if topic_partitions is None else set(topic_partitions)
@@ -119,7 +119,7 @@ def recover(
         for log in partition_logs(directories, wanted):
             actions.extend(_write_topic_id(log, cluster, dry_run=dry_run))
             if dry_run:
-                actions.extend(while_it_is_there(log, mender.tell(log)))
+                actions.extend(while_it_is_there(log, _tell(log, mender)))
             else:
                 actions.extend(mender.mend(_end_compaction(log, actions)))
     return actions
@@ -177,8 +177,42 @@ def _end_compaction(log: PartitionLog, actions: list[RecoveryAction]) -> Partiti
     """End a compaction that was cut short, if one was; gives the log as it is then."""
     if not finish_replacement(log.directory):
         return log
-    actions.append(end_compaction_action(log))
-    return PartitionLog.open(log.directory, topic_partition=log.topic_partition)
+    actions.append(end_compaction_action(log, is_done=True))
+    return _opened_again(log, LOCAL)
+
+
+def _tell(log: PartitionLog, mender: Mender) -> Iterator[RecoveryAction]:
+    """Tell what would be mended in a partition in which a broker may be at work."""
+
+    def look() -> list[RecoveryAction]:
+        replacement = _find_cut_short(log)
+        if replacement is None:
+            return list(mender.mend(log))
+        after = _opened_again(log, replacement.storage_after())
+        return [end_compaction_action(log, is_done=False), *mender.mend(after)]
+
+    yield from log.resolved(look)
+
+
+def _find_cut_short(log: PartitionLog) -> Replacement | None:
+    """Find a compaction that was cut short: its files stand at a moment when nobody has the lock.
+
+    They do if they stood before it, and stand after it.
+    """
+    before = find_replacement(log.directory) if _is_free(log) else None
+    if before is None or not _is_free(log):
+        return None
+    return before if find_replacement(log.directory) == before else None
+
+
+def _is_free(log: PartitionLog) -> bool:
+    return is_locked(log.state.path) is False
+
+
+def _opened_again(log: PartitionLog, storage: Storage) -> PartitionLog:
+    return PartitionLog.open(
+        log.directory, state=log.state, storage=storage, topic_partition=log.topic_partition
+    )
 
 
 def _cluster_if_known(log_directories: Sequence[str]) -> Cluster | None:

@@ -73,14 +73,14 @@ def _plain_path(segment: Segment) -> str:
     return segment.log_path.removesuffix(SWAP_SUFFIX)
 
 
-def end_compaction_action(log: PartitionLog) -> RecoveryAction:
+def end_compaction_action(log: PartitionLog, *, is_done: bool) -> RecoveryAction:
     """Say that a compaction is ended."""
     return RecoveryAction(
         kind=RecoveryKind.END_COMPACTION,
         path=log.directory,
         topic_partition=log.topic_partition,
-        detail="segments of a compaction that was cut short took their place, or went",
-        is_done=True,
+        detail="segments of a compaction that was cut short take their place, or go",
+        is_done=is_done,
     )
 
 

@@ -9,8 +9,8 @@ undo at any point:
 3. once the last one is a ``.swap``, the new files hold: the old ones are renamed to ``.deleted``,
    the lowest first, then the new ones to their plain names.
 
-`finish_replacement` is that start. Between the steps the folder is synced, so that no later rename
-lasts where an earlier one does not.
+`finish_replacement` is that start, `find_replacement` tells what it does. Between the steps the
+folder is synced, so that no later rename lasts where an earlier one does not.
 
 A segment that goes is renamed to ``.deleted``, its log first, and unlinked later: whoever has it
 open goes on reading, whoever comes too late sees that it is gone. When it was renamed is told by
@@ -21,11 +21,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from spark_segmentlog.log.formats.producer_snapshot import ProducerState, format_producer_snapshot
 from spark_segmentlog.log.io import files
+from spark_segmentlog.log.io.after_moves import StorageAfterMoves
+from spark_segmentlog.log.io.reading import LOCAL, Storage
 from spark_segmentlog.log.names import (
     BASE_OFFSET_DIGITS,
     CLEANED_SUFFIX,
@@ -60,6 +62,33 @@ class Sweep:
 
     removed: int
     waiting: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replacement:
+    """What is left to do of a replacement of segments, as names of files in their order.
+
+    Attributes
+    ----------
+    void : tuple of str
+        Go first. Void ``.swap`` files before the ``.cleaned`` ones, without which beside them they
+        would be taken for valid.
+    replaced : tuple of str
+        Plain ones, which go next.
+    swapped : tuple of str
+        Get their plain names then, the logs first.
+    """
+
+    directory: str
+    void: tuple[str, ...]
+    replaced: tuple[str, ...]
+    swapped: tuple[str, ...]
+
+    def storage_after(self) -> Storage:
+        """Give the local disk as it is when this is done."""
+        gone = dict.fromkeys((*self.void, *self.replaced, *self.swapped))
+        moved = {name.removesuffix(SWAP_SUFFIX): name for name in self.swapped}
+        return StorageAfterMoves(LOCAL, self.directory, {**gone, **moved})
 
 
 def list_segment_files(directory: str) -> list[SegmentFile]:
@@ -169,52 +198,78 @@ def replace_segments(
     files.fsync_directory(directory)
 
 
-def finish_replacement(directory: str) -> bool:
-    """End, or undo, a replacement that a crash has cut short; by the rules of a broker's start.
+def find_replacement(directory: str) -> Replacement | None:
+    """Find what ends, or undoes, a replacement under way; by the rules of a broker's start.
 
-    Returns
-    -------
-    bool
-        Whether there was anything to do.
+    Raises
+    ------
+    CorruptRecordError
+        Bad bytes in a ``.swap``: where it ends, and so what it replaces, is not known.
     """
     names = os.listdir(directory)
     cleaned = _temporary_offsets(names, CLEANED_SUFFIX)
     swapped = _temporary_offsets(names, SWAP_SUFFIX)
     if not cleaned and not swapped:
-        return False
+        return None
     first_cleaned = min(cleaned.values(), default=None)
     void = [
         name
         for name, offset in swapped.items()
         if first_cleaned is not None and offset >= first_cleaned
     ]
-    # The void ones go first: without the cleaned ones beside them they would be taken for valid.
-    for name in [*sorted(void), *sorted(cleaned)]:
-        files.unlink(os.path.join(directory, name), missing_ok=True)
-    files.fsync_directory(directory)
     valid = {name: offset for name, offset in swapped.items() if name not in void}
-    if valid:
+    return Replacement(
+        directory=directory,
+        void=(*sorted(void), *sorted(cleaned)),
+        replaced=tuple(_replaced(directory, names, valid)),
+        swapped=tuple(sorted(valid, key=lambda name: (not _is_swapped_log(name), name))),
+    )
+
+
+def finish_replacement(directory: str) -> bool:
+    """End, or undo, a replacement that a crash has cut short.
+
+    Returns
+    -------
+    bool
+        Whether there was anything to do.
+
+    Raises
+    ------
+    CorruptRecordError
+        As `find_replacement`; nothing was touched.
+    """
+    replacement = find_replacement(directory)
+    if replacement is None:
+        return False
+    _remove(directory, replacement.void)
+    if replacement.swapped:
         _log.warning("%s: ending a compaction that was cut short", directory)
-        _remove_replaced(directory, valid)
-        for name in sorted(valid, key=lambda name: (not _is_swapped_log(name), name)):
+        _remove(directory, replacement.replaced)
+        for name in replacement.swapped:
             path = os.path.join(directory, name)
             files.rename(path, path.removesuffix(SWAP_SUFFIX))
         files.fsync_directory(directory)
     return True
 
 
-def _remove_replaced(directory: str, swapped: dict[str, int]) -> None:
-    """Unlink the plain files of segments whose records the swapped ones hold."""
+def _remove(directory: str, names: Iterable[str]) -> None:
+    for name in names:
+        files.unlink(os.path.join(directory, name), missing_ok=True)
+    files.fsync_directory(directory)
+
+
+def _replaced(directory: str, names: Iterable[str], swapped: Mapping[str, int]) -> list[str]:
+    """Name the plain files of segments whose records the swapped ones hold."""
     bases = [offset for name, offset in swapped.items() if _is_swapped_log(name)]
     if not bases:
-        return
+        return []
     first = min(bases)
     end = max(_next_offset(directory, base_offset) for base_offset in bases)
-    for name in sorted(os.listdir(directory)):
-        offset = _plain_offset(name)
-        if offset is not None and first <= offset < end:
-            files.unlink(os.path.join(directory, name), missing_ok=True)
-    files.fsync_directory(directory)
+    offsets = {name: _plain_offset(name) for name in sorted(names)}
+    return [
+        name for name, offset in offsets.items() if offset is not None and first <= offset < end
+    ]
 
 
 def _next_offset(directory: str, base_offset: int) -> int:

@@ -8,6 +8,7 @@ import pytest
 
 from spark_segmentlog.errors import CommitPendingError
 from spark_segmentlog.log.io import files
+from spark_segmentlog.log.io.lock import locked
 from spark_segmentlog.testing.builder import LogBuilder, SegmentSpec
 from tests.support.running import NAME, batches, contents, flip, objects, run
 from tests.support.scenarios import make_scenario
@@ -159,16 +160,24 @@ def test_one_torn_segment_is_no_wall_of_lines(tmp_path: Path) -> None:
     assert len(list((tmp_path / "t-0").glob("*.log"))) == 3
 
 
-def test_a_compaction_that_was_cut_short_is_ended_and_what_else_is_done_was_told(
-    tmp_path: Path,
-) -> None:
-    """A broker at work leaves the same files, so that a dry run cannot call it a fault."""
+def test_a_compaction_that_was_cut_short_is_told_and_ended(tmp_path: Path) -> None:
     _, second, _ = three_segments(tmp_path)
     second.rename(f"{second}.swap")
-    told = run("recover", tmp_path).lines[:-1]
-    done = run("recover", tmp_path, "--apply").lines[:-1]
-    assert done[0].startswith("end compaction: ")
-    assert done[1:] == told
+    told = run("recover", tmp_path)
+    assert told.lines[0].startswith("end compaction: ")
+    assert told.lines[-1] == f"0 done, {len(told.lines) - 1} to do: --apply does it, 0 left"
+    done = run("recover", tmp_path, "--apply")
+    assert (done.exit_code, done.lines[:-1]) == (0, told.lines[:-1])
+
+
+def test_the_files_of_a_compaction_under_way_are_left_alone(tmp_path: Path) -> None:
+    """A broker at work leaves the same files as one that was killed."""
+    _, second, _ = three_segments(tmp_path)
+    for path in second.parent.glob(f"{second.stem}.*"):
+        path.rename(f"{path}.swap")
+    with locked([str(tmp_path)]):
+        ran = run("recover", tmp_path)
+    assert (ran.exit_code, ran.lines) == (0, ["0 done, 0 left"])
 
 
 def test_an_empty_log_directory_is_nothing_to_mend(tmp_path: Path) -> None:

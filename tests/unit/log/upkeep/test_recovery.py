@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spark_segmentlog.errors import CommitPendingError
+from spark_segmentlog.errors import CommitPendingError, CorruptRecordError
 from spark_segmentlog.log.findings import FindingKind
 from spark_segmentlog.log.io import files
 from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.log.upkeep import recovery
 from spark_segmentlog.log.upkeep.recovery import recover, reindex
 from spark_segmentlog.log.upkeep.recovery_action import RecoveryAction, RecoveryKind
+from spark_segmentlog.log.upkeep.swap import Replacement, find_replacement, finish_replacement
 from spark_segmentlog.log.upkeep.verification import verify
 from spark_segmentlog.testing.builder import (
     LogBuilder,
@@ -25,6 +28,7 @@ from spark_segmentlog.testing.builder import (
     v2_batch,
 )
 from tests.support.broker_data import unpack
+from tests.support.running import contents
 from tests.support.scenarios import make_scenario, read_rows
 
 T0 = TopicPartition("t", 0)
@@ -224,6 +228,189 @@ def test_a_compaction_that_was_cut_short_is_ended(tmp_path: Path) -> None:
     assert first.read_bytes() == b"".join(kept)
     assert not first.with_name(first.name + ".swap").exists()
     assert kinds(tmp_path) == set()
+
+
+def put(folder: Path, base_offset: int, data: list[bytes], suffix: str) -> None:
+    """Leave a segment that a cleaner made, as it stands before it has its name."""
+    made = {
+        ".log": b"".join(data),
+        ".index": offset_index_bytes(data, base_offset),
+        ".timeindex": time_index_bytes(data, base_offset),
+    }
+    for kind, content in made.items():
+        (folder / f"{base_offset:020d}{kind}{suffix}").write_bytes(content)
+
+
+def only_cleaned(folder: Path) -> None:
+    put(folder, 0, batches(10), ".cleaned")
+
+
+def merged_beside_plain(folder: Path) -> None:
+    put(folder, 0, [*batches(7), *batches(20, base_offset=20)], ".swap")
+
+
+def merged_beside_a_rest(folder: Path) -> None:
+    merged_beside_plain(folder)
+    for path in folder.glob(f"{0:020d}.*[gx]"):
+        path.rename(f"{path}.deleted")
+
+
+def split_beside_plain(folder: Path) -> None:
+    put(folder, 0, batches(10), ".swap")
+    put(folder, 10, batches(10, base_offset=10), ".swap")
+
+
+def swap_alone(folder: Path) -> None:
+    for path in folder.glob(f"{20:020d}.*"):
+        path.rename(f"{path}.swap")
+
+
+def swap_without_index(folder: Path) -> None:
+    swap_alone(folder)
+    (folder / f"{20:020d}.index.swap").unlink()
+
+
+def swap_with_a_lie(folder: Path) -> None:
+    merged_beside_plain(folder)
+    (folder / f"{0:020d}.index.swap").write_bytes(bytes([0, 0, 0, 9, 0, 0, 0, 9]))
+
+
+def swap_with_a_torn_end(folder: Path) -> None:
+    merged_beside_plain(folder)
+    path = folder / f"{0:020d}.log.swap"
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+def swap_with_a_bad_batch(folder: Path) -> None:
+    merged_beside_plain(folder)
+    flip(folder / f"{0:020d}.log.swap", 700)
+
+
+def swap_of_indexes(folder: Path) -> None:
+    for kind in (".index", ".timeindex"):
+        (folder / f"{20:020d}{kind}.swap").write_bytes(b"")
+
+
+def void_swap(folder: Path) -> None:
+    put(folder, 0, batches(10), ".cleaned")
+    put(folder, 10, batches(10, base_offset=10), ".swap")
+
+
+def nothing_else(folder: Path) -> None:
+    pass
+
+
+def a_bad_batch(folder: Path) -> None:
+    flip(folder / f"{40:020d}.log", 700)
+
+
+def a_bad_batch_that_is_replaced(folder: Path) -> None:
+    for path in folder.glob(f"{0:020d}.log"):
+        flip(path, 700)
+
+
+def a_torn_end(folder: Path) -> None:
+    path = folder / f"{40:020d}.log"
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+def an_index_that_is_missing(folder: Path) -> None:
+    (folder / f"{40:020d}.timeindex").unlink()
+
+
+CUT_SHORT = [
+    only_cleaned,
+    merged_beside_plain,
+    merged_beside_a_rest,
+    split_beside_plain,
+    swap_alone,
+    swap_without_index,
+    swap_with_a_lie,
+    swap_with_a_torn_end,
+    swap_with_a_bad_batch,
+    swap_of_indexes,
+    void_swap,
+]
+BESIDES = [
+    nothing_else,
+    a_bad_batch,
+    a_bad_batch_that_is_replaced,
+    a_torn_end,
+    an_index_that_is_missing,
+]
+WAYS: dict[str, dict[str, Any]] = {
+    "keep": {"truncate": True},
+    "delete": {"truncate": True, "delete_later": True},
+    "cut-out": {"truncate": True, "cut_bad_batches": True},
+}
+
+
+@pytest.mark.parametrize("cut_short", CUT_SHORT)
+@pytest.mark.parametrize("besides", BESIDES)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_compaction_that_was_cut_short_is_told_as_it_is_ended(
+    tmp_path: Path,
+    cut_short: Callable[[Path], None],
+    besides: Callable[[Path], None],
+    way: str,
+) -> None:
+    three_segments(tmp_path)
+    cut_short(tmp_path / "t-0")
+    besides(tmp_path / "t-0")
+    before = contents(tmp_path)
+    told = recover(str(tmp_path), dry_run=True, **WAYS[way])
+    assert contents(tmp_path) == before
+    done = recover(str(tmp_path), **WAYS[way])
+    assert [str(action) for action in told] == [str(action) for action in done]
+    assert told == [replace(action, is_done=False) for action in done]
+    assert told[0].kind is RecoveryKind.END_COMPACTION
+    assert done[0].is_done
+    left = [str(action) for action in done if action.is_left]
+    assert [str(action) for action in recover(str(tmp_path), dry_run=True, **WAYS[way])] == left
+
+
+@pytest.mark.parametrize("dry_run", [True, False], ids=["told", "done"])
+def test_a_replacement_whose_end_is_not_known_is_refused(tmp_path: Path, dry_run: bool) -> None:
+    three_segments(tmp_path)
+    merged_beside_plain(tmp_path / "t-0")
+    (tmp_path / "t-0" / f"{0:020d}.index.swap").unlink()
+    magic_position = len(batches(1)[0]) + 16
+    flip(tmp_path / "t-0" / f"{0:020d}.log.swap", magic_position)
+    (tmp_path / "t-0" / f"{50:020d}.log.cleaned").touch()
+    before = contents(tmp_path / "t-0")
+    with pytest.raises(CorruptRecordError, match=r"\.log\.swap"):
+        recover(str(tmp_path), dry_run=dry_run)
+    assert contents(tmp_path / "t-0") == before
+
+
+def test_where_the_lock_cannot_be_told_a_compaction_may_be_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    three_segments(tmp_path)
+    merged_beside_plain(tmp_path / "t-0")
+    for answer in (True, None):
+        monkeypatch.setattr(recovery, "is_locked", lambda _, answer=answer: answer)
+        assert recover(str(tmp_path), dry_run=True) == []
+
+
+def test_a_compaction_that_ends_meanwhile_was_not_cut_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock is free again once a cleaner, whose files were seen, is done."""
+    three_segments(tmp_path)
+    merged_beside_plain(tmp_path / "t-0")
+    seen: list[str] = []
+
+    def find(directory: str) -> Replacement | None:
+        found = find_replacement(directory)
+        if not seen:
+            finish_replacement(directory)
+        seen.append(directory)
+        return found
+
+    monkeypatch.setattr(recovery, "find_replacement", find)
+    assert recover(str(tmp_path), dry_run=True) == []
+    assert seen[1:]
 
 
 def test_a_torn_tail_is_cut_when_told_to(tmp_path: Path) -> None:

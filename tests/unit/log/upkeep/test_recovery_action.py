@@ -54,7 +54,9 @@ def test_segments_that_go_are_one_line(tmp_path: Path) -> None:
     log = PartitionLog.open(str(folder))
     told = delete_action(list(log.segments), is_done=False, is_left=False)
     assert "2 segments after bad bytes, up to 00000000000000000001.log" in text(told)
-    assert str(end_compaction_action(log)).startswith("end compaction: segments of a compaction")
+    ended = end_compaction_action(log, is_done=False)
+    assert str(ended).startswith("end compaction: segments of a compaction")
+    assert not ended.is_done
 
 
 def test_new_indexes_say_where_they_lack_transactions(tmp_path: Path) -> None:

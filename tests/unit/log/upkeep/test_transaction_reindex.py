@@ -116,6 +116,8 @@ def test_a_compaction_that_was_cut_short_is_ended_before_indexes_are_made(tmp_pa
     before = transaction_indexes([tmp_path])
     for path in directory.glob(f"{5:020d}.*"):
         path.rename(f"{path}.swap")
+    told = recover(str(tmp_path), dry_run=True)
+    assert [str(action.kind) for action in told] == ["end compaction"]
     actions = reindex(str(tmp_path))
     assert [str(action.kind) for action in actions] == ["end compaction", *["rebuild indexes"] * 3]
     assert transaction_indexes([tmp_path]) == before
