@@ -35,9 +35,9 @@ from spark_segmentlog.log.formats.checkpoints import (
 from spark_segmentlog.log.io import files
 from spark_segmentlog.log.io.lock import DEFAULT_LOCK_TIMEOUT_MS, is_locked
 from spark_segmentlog.log.io.reading import LOCAL, Storage, local_path
-from spark_segmentlog.log.names import (
-    TopicPartition,
-)
+from spark_segmentlog.log.io.signature import FileSignature
+from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.log.partition.listed_log import RESOLVE_ATTEMPTS
 from spark_segmentlog.log.partition.partition_log import PartitionLog, while_it_is_there
 from spark_segmentlog.log.segment.growth import SegmentConfig
 from spark_segmentlog.log.upkeep.mender import Mender
@@ -182,7 +182,10 @@ def _end_compaction(log: PartitionLog, actions: list[RecoveryAction]) -> Partiti
 
 
 def _tell(log: PartitionLog, mender: Mender) -> Iterator[RecoveryAction]:
-    """Tell what would be mended in a partition in which a broker may be at work."""
+    """Tell what would be mended in a partition in which a broker may be at work.
+
+    What was found while files were renamed is believed once another look finds the same.
+    """
 
     def look() -> list[RecoveryAction]:
         replacement = _find_cut_short(log)
@@ -191,7 +194,14 @@ def _tell(log: PartitionLog, mender: Mender) -> Iterator[RecoveryAction]:
         after = _opened_again(log, replacement.storage_after())
         return [end_compaction_action(log, is_done=False), *mender.mend(after)]
 
-    yield from log.resolved(look)
+    told: list[RecoveryAction] = []
+    for _ in range(RESOLVE_ATTEMPTS):
+        before = FileSignature.from_path(log.directory)
+        log.list_again()
+        earlier, told = told, log.resolved(look)
+        if told in ([], earlier) or FileSignature.from_path(log.directory) == before:
+            break
+    yield from told
 
 
 def _find_cut_short(log: PartitionLog) -> Replacement | None:

@@ -5,12 +5,20 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from spark_segmentlog.log.upkeep import verification
+from spark_segmentlog.log.findings import Finding
+from spark_segmentlog.log.partition.partition_log import PartitionLog
+from spark_segmentlog.log.partition.transaction_index_check import KnownAborts
+from spark_segmentlog.log.upkeep import mender, verification
+from spark_segmentlog.log.upkeep.index_check import check_indexes
+from spark_segmentlog.log.upkeep.mender import Mender
+from spark_segmentlog.log.upkeep.recovery_action import RecoveryAction
+from spark_segmentlog.log.upkeep.segment_survey import SegmentSurvey
 from spark_segmentlog.testing.builder import LogBuilder, segment_file_name
 from tests.support.metadata_log import metadata_log, topic
 from tests.support.moving import delete, merge, merge_in_between, when_touched
@@ -46,6 +54,46 @@ def test_recover_has_nothing_to_do(directory: Path, merged_in_between: list[str]
     ran = run("recover", directory.parent)
     assert (ran.exit_code, ran.stdout) == (0, "0 done, 0 left\n")
     assert merged_in_between
+
+
+@pytest.mark.parametrize("base_offset", [10, 20])
+def test_recover_tells_no_index_that_moves(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, base_offset: int
+) -> None:
+    """A segment is merged with another after its batches were looked at, before its indexes."""
+    surveyed: list[int] = []
+
+    def check(log: PartitionLog, survey: SegmentSurvey, known: KnownAborts) -> Iterator[Finding]:
+        surveyed.append(survey.segment.base_offset)
+        if surveyed.count(base_offset) == 1 and surveyed[-1] == base_offset:
+            merge(directory, (10, 20), batches(20, base_offset=10))
+        return check_indexes(log, survey, known)
+
+    monkeypatch.setattr(mender, "check_indexes", check)
+    ran = run("recover", directory.parent)
+    assert (ran.exit_code, ran.stdout) == (0, "0 done, 0 left\n")
+    assert surveyed[-3:] == [0, 10, 30]
+
+
+def test_recover_tells_what_is_wrong_after_a_move_too(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = directory / segment_file_name(0, ".index")
+    lost.unlink()
+    bases = iter([(10, 20), (10,)])
+    look = Mender.mend
+
+    def look_beside_a_cleaner(mending: Mender, log: PartitionLog) -> Iterator[RecoveryAction]:
+        replaced = next(bases, None)
+        if replaced is not None:
+            merge(directory, replaced, batches(20, base_offset=10))
+        return look(mending, log)
+
+    monkeypatch.setattr(Mender, "mend", look_beside_a_cleaner)
+    (told, *rest) = run("recover", directory.parent).lines
+    assert told.startswith("rebuild indexes: ")
+    assert told.endswith(f"{segment_file_name(0)})")
+    assert rest == ["0 done, 1 to do: --apply does it, 0 left"]
 
 
 def test_dump_gives_every_batch_once(directory: Path, merged_in_between: list[str]) -> None:
