@@ -151,7 +151,8 @@ class TransactionOutcomes:
         is_late = self._aborted[:, kernels.ENDED_MARKER_OFFSET] >= int(piece.table.base_offset[0])
         self._aborted = self._aborted[is_late]
         marks = np.zeros(len(piece.table), np.bool_)
-        _mark(read.table, self._aborted, self._tracker.open_transactions, marks[: len(read.table)])
+        spans = _spans(self._aborted, self._tracker.open_transactions)
+        marks[: len(read.table)] = batches_within(read.table, spans)
         return marks
 
     def _begin(self, segment: Segment, piece: Piece) -> None:
@@ -259,23 +260,33 @@ class TransactionOutcomes:
             self.lost = [(lost.start_offset, lost.end_offset) for lost in log.lost_after(first)]
 
 
-def _mark(
-    table: HeaderTable, aborted: Int64s, still_open: Sequence[Transaction], marks: Bools
-) -> None:
-    """Mark the batches of a table that belong to transactions that were aborted or are open."""
+def _spans(aborted: Int64s, still_open: Sequence[Transaction]) -> Int64s:
     rows = [
         (transaction.producer_id, transaction.first_offset, MAX_OFFSET)
         for transaction in still_open
     ]
     columns = [kernels.ENDED_ID, kernels.ENDED_FIRST_OFFSET, kernels.ENDED_MARKER_OFFSET]
-    found = np.concatenate([aborted[:, columns], np.array(rows, np.int64).reshape(-1, 3)])
-    if len(found) == 0:
-        return
-    producer_ids, first_offsets, end_offsets = np.ascontiguousarray(
-        found[np.argsort(found[:, 1], kind="stable")].T
-    )
-    slots = np.zeros(4 << len(found).bit_length(), np.int64)
-    kernels.mark_uncommitted(table.entries, producer_ids, first_offsets, end_offsets, slots, marks)
+    return np.concatenate([aborted[:, columns], np.array(rows, np.int64).reshape(-1, 3)])
+
+
+def batches_within(table: HeaderTable, spans: Int64s) -> Bools:
+    """Tell which batches of a table, in the order of their offsets, belong to some transactions.
+
+    Parameters
+    ----------
+    spans : ndarray of int64, shape (transactions, 3)
+        Producer id, first offset, and that of the marker. Those of one producer do not overlap.
+    """
+    marks = np.zeros(len(table), np.bool_)
+    if len(spans):
+        producer_ids, first_offsets, end_offsets = np.ascontiguousarray(
+            spans[np.argsort(spans[:, 1], kind="stable")].T
+        )
+        slots = np.zeros(4 << len(spans).bit_length(), np.int64)
+        kernels.mark_uncommitted(
+            table.entries, producer_ids, first_offsets, end_offsets, slots, marks
+        )
+    return marks
 
 
 def _end_of(table: HeaderTable) -> int:

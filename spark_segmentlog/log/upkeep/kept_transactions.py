@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from spark_segmentlog.log.formats.transaction_index import AbortedTransaction, AbortedTransactions
+from spark_segmentlog.log.formats.transaction_index import AbortedTransaction
 from spark_segmentlog.log.segment.pieces import Piece
 from spark_segmentlog.log.transactions.markers import ABORT, COMMIT, read_markers
+from spark_segmentlog.log.transactions.outcomes import batches_within
 from spark_segmentlog.record.read.header_table import HeaderTable
 from spark_segmentlog.record.types import Bools
 
@@ -20,7 +21,13 @@ class TransactionTracker:
     """
 
     def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
-        self._aborted = AbortedTransactions(tuple(aborted))
+        self._spans = np.array(
+            [
+                (transaction.producer_id, transaction.first_offset, transaction.last_offset)
+                for transaction in aborted
+            ],
+            np.int64,
+        ).reshape(-1, 3)
         self._by_marker = {
             (transaction.producer_id, transaction.last_offset): transaction
             for transaction in aborted
@@ -31,9 +38,7 @@ class TransactionTracker:
 
     def contain(self, table: HeaderTable) -> Bools:
         """Tell which batches hold data of aborted transactions."""
-        inside = self._aborted.contain(table.producer_id, table.base_offset)
-        found: Bools = inside & table.is_transactional & ~table.is_control
-        return found
+        return batches_within(table, self._spans) & ~table.is_control
 
     def mark_discardable(self, piece: Piece, source: str) -> Bools:
         """Tell which batches may go: aborted data, and markers of which no data was seen."""
