@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from spark_segmentlog.log.formats.checkpoints import read_partition_metadata
+from spark_segmentlog.log.formats.checkpoints import read_topic_id
 from spark_segmentlog.log.names import MAX_OFFSET, OffsetRange
 from spark_segmentlog.log.partition.log_watch import WatchedPartitionLog
 from spark_segmentlog.query import offsets as kafka_offsets
@@ -107,8 +107,8 @@ def _with_ids(split: StreamSplit) -> Iterable[tuple[Slice, str | None]]:
 def _is_same(part: Slice, topic_id: str | None, request: ReadRequest) -> bool:
     """Compare the topic's id with the one that was planned; tell of the loss where it differs."""
     segment = part.segments[0]
-    metadata = read_partition_metadata(segment.storage, segment.directory)
-    if topic_id is None or metadata is None or metadata.topic_id == topic_id:
+    found = read_topic_id(segment.storage, segment.directory)
+    if topic_id is None or found in (None, topic_id):
         return True
     wanted = OffsetRange(segment.topic_partition, part.start_offset, part.end_offset)
     error = kafka_offsets.could_not_read(wanted, "the topic was deleted and made again")

@@ -32,7 +32,7 @@ from spark_segmentlog.log.formats.checkpoints import (
     parse_leader_epochs,
     parse_meta_properties,
     parse_offset_checkpoint,
-    parse_partition_metadata,
+    parse_topic_id,
 )
 from spark_segmentlog.log.formats.offset_index import OffsetIndex
 from spark_segmentlog.log.formats.producer_snapshot import parse_producer_snapshot
@@ -449,7 +449,7 @@ def _of_offsets(original: Original, path: str, content: bytes) -> str:
 
 
 def _of_partition_metadata(original: Original, path: str, content: bytes) -> str:
-    is_one = parse_partition_metadata(content.decode(errors="replace")) is not None
+    is_one = parse_topic_id(content.decode(errors="replace")) is not None
     return f"{_ONLY_HERE}: ZooKeeper had it" if is_one and not original.has_metadata else ""
 
 

@@ -61,13 +61,6 @@ class LeaderEpoch:
     start_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionMetadata:
-    """`partition.metadata`: the id of the topic, as text."""
-
-    topic_id: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaProperties:
     """`meta.properties`: the cluster and the broker that a log directory belongs to."""
@@ -143,20 +136,20 @@ def format_leader_epochs(epochs: Sequence[LeaderEpoch]) -> bytes:
     return _format_rows(f"{entry.epoch} {entry.start_offset}" for entry in epochs)
 
 
-def parse_partition_metadata(text: str) -> PartitionMetadata | None:
-    """Read a `partition.metadata`; None where a broker would not take it."""
+def parse_topic_id(text: str) -> str | None:
+    """Read the topic id in a `partition.metadata`; None where a broker would not take it."""
     fields = [_METADATA_SEPARATOR.split(line) for line in _lines(text)[:2]]
     if [len(pair) for pair in fields] != [2, 2]:
         return None
     (_, version), (_, topic_id) = fields
     if _integer(version, most=MAX_VERSION) is None or not _is_topic_id(topic_id):
         return None
-    return PartitionMetadata(topic_id)
+    return topic_id
 
 
-def format_partition_metadata(metadata: PartitionMetadata) -> bytes:
+def format_topic_id(topic_id: str) -> bytes:
     """Write a `partition.metadata`."""
-    return f"version: {VERSION}\ntopic_id: {metadata.topic_id}".encode()
+    return f"version: {VERSION}\ntopic_id: {topic_id}".encode()
 
 
 def parse_meta_properties(text: str) -> MetaProperties | None:
@@ -208,10 +201,10 @@ def read_leader_epochs(storage: Storage, directory: str) -> list[LeaderEpoch]:
     return _known(parse_leader_epochs(text), directory, LEADER_EPOCH_CHECKPOINT) or []
 
 
-def read_partition_metadata(storage: Storage, directory: str) -> PartitionMetadata | None:
-    """Read a partition's `partition.metadata`; None where it is missing or damaged."""
+def read_topic_id(storage: Storage, directory: str) -> str | None:
+    """Read the topic id of a partition; None where `partition.metadata` is missing or damaged."""
     text = read_text(storage, directory, PARTITION_METADATA)
-    return None if text is None else parse_partition_metadata(text)
+    return None if text is None else parse_topic_id(text)
 
 
 def read_text(storage: Storage, directory: str, name: str) -> str | None:

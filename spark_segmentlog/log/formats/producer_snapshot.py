@@ -59,7 +59,11 @@ def parse_producer_snapshot(data: bytes) -> list[ProducerState] | None:
     """Read a snapshot; None where `find_snapshot_fault` finds something."""
     if find_snapshot_fault(data):
         return None
-    return [_producer_state(fields) for fields in ENTRY.iter_unpack(data[HEADER.size :])]
+    names = ProducerState.__dataclass_fields__
+    return [
+        ProducerState(**dict(zip(names, fields, strict=True)))
+        for fields in ENTRY.iter_unpack(data[HEADER.size :])
+    ]
 
 
 def find_snapshot_fault(data: bytes) -> str:
@@ -82,16 +86,3 @@ def format_producer_snapshot(states: Sequence[ProducerState]) -> bytes:
         ENTRY.pack(*astuple(state)) for state in states
     )
     return struct.pack(">hI", VERSION, crc32c(body)) + body
-
-
-def _producer_state(fields: tuple[int, ...]) -> ProducerState:
-    return ProducerState(
-        producer_id=fields[0],
-        producer_epoch=fields[1],
-        last_sequence=fields[2],
-        last_offset=fields[3],
-        offset_delta=fields[4],
-        timestamp_ms=fields[5],
-        coordinator_epoch=fields[6],
-        current_txn_first_offset=fields[7],
-    )

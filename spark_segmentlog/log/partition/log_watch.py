@@ -375,9 +375,8 @@ class _FarLog:
 
 def _read_directory(storage: Storage, directory: str) -> tuple[str | None, PartitionListing]:
     """Read the topic id and the listing of a partition directory."""
-    metadata = checkpoints.read_partition_metadata(storage, directory)
-    listing = list_partition(storage, directory)
-    return None if metadata is None else metadata.topic_id, listing
+    topic_id = checkpoints.read_topic_id(storage, directory)
+    return topic_id, list_partition(storage, directory)
 
 
 def _headers_until(

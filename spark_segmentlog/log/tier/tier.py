@@ -9,7 +9,7 @@ from typing import Any
 from spark_segmentlog.errors import OptionValueError
 from spark_segmentlog.log.directory.paths import ListedPartition
 from spark_segmentlog.log.directory.state import LogDirectoryState
-from spark_segmentlog.log.formats.checkpoints import read_leader_epochs, read_partition_metadata
+from spark_segmentlog.log.formats.checkpoints import read_leader_epochs, read_topic_id
 from spark_segmentlog.log.io.reading import Storage
 from spark_segmentlog.log.io.threads import in_parallel
 from spark_segmentlog.log.names import find_topic_partition
@@ -182,5 +182,4 @@ def _with_pieces(places: Sequence[ListedPartition]) -> list[ListedPartition]:
 def _topic_id(place: ListedPartition) -> str | None:
     if isinstance(place.storage, TieredStorage):
         return place.storage.remote.partition.topic_id
-    metadata = read_partition_metadata(place.storage, place.directory)
-    return None if metadata is None else metadata.topic_id
+    return read_topic_id(place.storage, place.directory)

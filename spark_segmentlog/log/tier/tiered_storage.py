@@ -187,9 +187,7 @@ class TieredStorage(OpeningStorage):
         if name == checkpoints.LEADER_EPOCH_CHECKPOINT:
             return self.remote.leader_epochs_text()
         if name == checkpoints.PARTITION_METADATA:
-            return checkpoints.format_partition_metadata(
-                checkpoints.PartitionMetadata(self.remote.partition.topic_id)
-            )
+            return checkpoints.format_topic_id(self.remote.partition.topic_id)
         return None
 
     def _local(self, path: str) -> Storage:

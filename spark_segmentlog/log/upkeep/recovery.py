@@ -28,9 +28,8 @@ from spark_segmentlog.log.directory.open_commit import has_commit_directory, rea
 from spark_segmentlog.log.directory.paths import log_directory_of
 from spark_segmentlog.log.formats.checkpoints import (
     PARTITION_METADATA,
-    PartitionMetadata,
-    format_partition_metadata,
-    read_partition_metadata,
+    format_topic_id,
+    read_topic_id,
 )
 from spark_segmentlog.log.io import files
 from spark_segmentlog.log.io.lock import DEFAULT_LOCK_TIMEOUT_MS, is_locked
@@ -246,12 +245,12 @@ def _write_topic_id(
     path = os.path.join(log.directory, PARTITION_METADATA)
     if cluster is None or known is None or os.path.basename(log.directory) != str(topic_partition):
         return
-    if read_partition_metadata(LOCAL, log.directory) is not None:
+    if read_topic_id(LOCAL, log.directory) is not None:
         return
     if cluster.node_id not in known.replicas.get(topic_partition.partition, ()):
         return
     if not dry_run:
-        files.write_atomically(path, format_partition_metadata(PartitionMetadata(known.topic_id)))
+        files.write_atomically(path, format_topic_id(known.topic_id))
         files.fsync_directory(log.directory)
     yield RecoveryAction(
         kind=RecoveryKind.WRITE_TOPIC_ID,

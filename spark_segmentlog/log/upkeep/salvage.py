@@ -18,11 +18,10 @@ from spark_segmentlog.log.formats.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     PARTITION_METADATA,
-    PartitionMetadata,
     format_leader_epochs,
     format_offset_checkpoint,
-    format_partition_metadata,
-    read_partition_metadata,
+    format_topic_id,
+    read_topic_id,
 )
 from spark_segmentlog.log.io import files
 from spark_segmentlog.log.io.reading import local_path
@@ -170,17 +169,15 @@ def _chosen(manager: LogManager, topics: Iterable[str]) -> dict[TopicPartition, 
     return chosen
 
 
-def _topic_id(logs: Sequence[PartitionLog]) -> PartitionMetadata | None:
+def _topic_id(logs: Sequence[PartitionLog]) -> str | None:
     """Give the topic id that all replicas have that have one."""
     ids = {
-        metadata: log.directory
+        topic_id: log.directory
         for log in logs
-        if (metadata := read_partition_metadata(log.storage, log.directory)) is not None
+        if (topic_id := read_topic_id(log.storage, log.directory)) is not None
     }
     if len(ids) > 1:
-        told = ", ".join(
-            f"{metadata.topic_id} in {topic_partition}" for metadata, topic_partition in ids.items()
-        )
+        told = ", ".join(f"{topic_id} in {directory}" for topic_id, directory in ids.items())
         raise UnsafeTargetError(
             f"partition {logs[0].topic_partition} is of topics that share a name only ({told}): "
             "name the sources of one of them"
@@ -188,12 +185,12 @@ def _topic_id(logs: Sequence[PartitionLog]) -> PartitionMetadata | None:
     return next(iter(ids), None)
 
 
-def _topic_ids(log_directory: str) -> dict[str, PartitionMetadata]:
+def _topic_ids(log_directory: str) -> dict[str, str]:
     ids = {}
     for topic_partition, log in LogManager.open(log_directory).topic_partitions.items():
-        metadata = read_partition_metadata(log.storage, log.directory)
-        if metadata is not None:
-            ids[topic_partition.topic] = metadata
+        topic_id = read_topic_id(log.storage, log.directory)
+        if topic_id is not None:
+            ids[topic_partition.topic] = topic_id
     return ids
 
 
@@ -230,15 +227,13 @@ def _copy(
     topic_partition: TopicPartition,
     logs: Sequence[PartitionLog],
     directory: str,
-    metadata: PartitionMetadata | None,
+    topic_id: str | None,
 ) -> _Copied:
     joined = join_replicas([look_at_replica(log, number) for number, log in enumerate(logs)])
     folder = f"{directory}/{topic_partition}"
     files.mkdir(folder)
-    if metadata is not None:
-        files.write_atomically(
-            f"{folder}/{PARTITION_METADATA}", format_partition_metadata(metadata)
-        )
+    if topic_id is not None:
+        files.write_atomically(f"{folder}/{PARTITION_METADATA}", format_topic_id(topic_id))
     lost = list(joined.lost)
     new = NewSegments(folder)
     try:

@@ -15,7 +15,7 @@ from spark_segmentlog.log.formats.checkpoints import (
     has_leader_epoch_rows,
     malformed_rows,
     parse_leader_epochs,
-    parse_partition_metadata,
+    parse_topic_id,
     read_text,
 )
 from spark_segmentlog.log.io.reading import LOCAL
@@ -144,22 +144,22 @@ def _wrong_topic(cluster: Cluster, topic_partition: TopicPartition, path: str) -
             f"{cluster.node_id}",
         )
     text = read_text(LOCAL, path, PARTITION_METADATA)
-    metadata = None if text is None else parse_partition_metadata(text)
-    if metadata is not None and metadata.topic_id == known.topic_id:
+    topic_id = None if text is None else parse_topic_id(text)
+    if topic_id == known.topic_id:
         return
     if text is None:
         detail = f"is missing, the topic's is {known.topic_id}; a write, and recover, writes it"
         yield _topic_id(topic_partition, path, detail, refuses_writes=False)
-    elif metadata is None:
+    elif topic_id is None:
         yield _unreadable_id(topic_partition, path, refuses_writes=True)
     else:
-        detail = f"topic id {metadata.topic_id}, the topic's is {known.topic_id}"
+        detail = f"topic id {topic_id}, the topic's is {known.topic_id}"
         yield _topic_id(topic_partition, path, detail, refuses_writes=True)
 
 
 def _unreadable_topic_id(topic_partition: TopicPartition, path: str) -> Iterator[Finding]:
     text = read_text(LOCAL, path, PARTITION_METADATA)
-    if text is not None and parse_partition_metadata(text) is None:
+    if text is not None and parse_topic_id(text) is None:
         yield _unreadable_id(topic_partition, path, refuses_writes=False)
 
 

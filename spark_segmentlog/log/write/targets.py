@@ -32,9 +32,8 @@ from spark_segmentlog.log.directory.cluster import Cluster, missing_metadata, re
 from spark_segmentlog.log.directory.cluster_metadata import ClusterTopic
 from spark_segmentlog.log.formats.checkpoints import (
     PARTITION_METADATA,
-    PartitionMetadata,
-    format_partition_metadata,
-    read_partition_metadata,
+    format_topic_id,
+    read_topic_id,
 )
 from spark_segmentlog.log.io import files
 from spark_segmentlog.log.io.reading import LOCAL, local_path
@@ -169,13 +168,13 @@ class TargetLayout:
     def partition_metadata_bytes(self, topic: str) -> bytes:
         """Give the `partition.metadata` of a new partition: the topic's id, or a new one."""
         if self.cluster_topics is not None and topic in self.cluster_topics:
-            return format_partition_metadata(PartitionMetadata(self.cluster_topics[topic].topic_id))
+            return format_topic_id(self.cluster_topics[topic].topic_id)
         for partition, directory_index in self.partitions.get(topic, {}).items():
             directory = os.path.join(self.log_directories[directory_index], f"{topic}-{partition}")
-            metadata = read_partition_metadata(LOCAL, directory)
-            if metadata is not None:
-                return format_partition_metadata(metadata)
-        return format_partition_metadata(PartitionMetadata(_new_topic_id()))
+            topic_id = read_topic_id(LOCAL, directory)
+            if topic_id is not None:
+                return format_topic_id(topic_id)
+        return format_topic_id(_new_topic_id())
 
     def lacks_topic_id(self, topic_partition: TopicPartition) -> bool:
         """Tell whether a partition is new, or has lost its `partition.metadata` in a cluster."""

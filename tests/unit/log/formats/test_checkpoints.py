@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from spark_segmentlog.log.formats import checkpoints
-from spark_segmentlog.log.formats.checkpoints import LeaderEpoch, MetaProperties, PartitionMetadata
+from spark_segmentlog.log.formats.checkpoints import LeaderEpoch, MetaProperties
 from spark_segmentlog.log.io.reading import LOCAL
 from spark_segmentlog.log.names import TopicPartition
 
@@ -116,16 +116,16 @@ def test_an_epoch_ends_where_the_next_one_starts() -> None:
     ],
 )
 def test_partition_metadata_that_a_broker_would_not_read_is_none(text: str) -> None:
-    assert checkpoints.parse_partition_metadata(text) is None
+    assert checkpoints.parse_topic_id(text) is None
 
 
 def test_partition_metadata_names_the_topic_id(tmp_path: Path) -> None:
-    metadata = PartitionMetadata("vNGZh4ObRki8YWfIBZ0LOw")
-    data = checkpoints.format_partition_metadata(metadata)
+    topic_id = "vNGZh4ObRki8YWfIBZ0LOw"
+    data = checkpoints.format_topic_id(topic_id)
     assert data == b"version: 0\ntopic_id: vNGZh4ObRki8YWfIBZ0LOw"
-    assert checkpoints.parse_partition_metadata(data.decode()) == metadata
-    assert checkpoints.parse_partition_metadata("version: 0\n") is None
-    assert checkpoints.read_partition_metadata(LOCAL, str(tmp_path)) is None
+    assert checkpoints.parse_topic_id(data.decode()) == topic_id
+    assert checkpoints.parse_topic_id("version: 0\n") is None
+    assert checkpoints.read_topic_id(LOCAL, str(tmp_path)) is None
 
 
 def test_meta_properties_of_both_versions_and_none_of_another() -> None:
@@ -150,4 +150,4 @@ def test_meta_properties_of_both_versions_and_none_of_another() -> None:
     ],
 )
 def test_a_topic_id_that_a_broker_would_not_take_is_none(text: str) -> None:
-    assert checkpoints.parse_partition_metadata(text) is None
+    assert checkpoints.parse_topic_id(text) is None

@@ -18,7 +18,7 @@ from spark_segmentlog.errors import (
 from spark_segmentlog.log.formats.checkpoints import (
     LeaderEpoch,
     read_leader_epochs,
-    read_partition_metadata,
+    read_topic_id,
 )
 from spark_segmentlog.log.formats.producer_snapshot import parse_producer_snapshot
 from spark_segmentlog.log.io.reading import LOCAL
@@ -53,9 +53,7 @@ def test_what_is_salvaged_is_the_whole_log(
             offsets["earliest"],
             offsets["latest"],
         )
-        metadata = read_partition_metadata(LOCAL, partition.directory)
-        assert metadata is not None
-        assert metadata.topic_id == offsets["topicId"]
+        assert read_topic_id(LOCAL, partition.directory) == offsets["topicId"]
     assert [finding for finding in verify(str(target), deep=True) if not finding.is_harmless] == []
     assert not list(target.glob("**/*.tmp"))
 
@@ -88,9 +86,7 @@ def test_topics_get_the_ids_of_the_cluster_they_are_meant_for(
         topics=["t.none"],
         topic_ids_of=str(tmp_path / "cluster"),
     )
-    metadata = read_partition_metadata(LOCAL, str(tmp_path / "salvaged" / "t.none-1"))
-    assert metadata is not None
-    assert metadata.topic_id == other
+    assert read_topic_id(LOCAL, str(tmp_path / "salvaged" / "t.none-1")) == other
 
 
 def test_what_a_store_has_lost_is_told_and_the_rest_is_salvaged(
