@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from spark_segmentlog import read_arrow
 from spark_segmentlog.log.partition.log_manager import LogManager
@@ -44,6 +46,12 @@ def build_log(
     if recovery_point is not None:
         builder.recovery_points({("t", 0): recovery_point})
     return open_one(path)
+
+
+def lost_ranges(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Give the ranges of offsets that a scan has told to be gone."""
+    told = [text for text in caplog.messages if text.startswith("could not read records")]
+    return [found for text in told for found in re.findall(r"\[\d+, \d+\)", text)]
 
 
 def scan_options(

@@ -27,12 +27,13 @@ from spark_segmentlog.log.formats.producer_snapshot import ProducerState, parse_
 from spark_segmentlog.log.io.reading import LOCAL, Storage
 from spark_segmentlog.log.io.signature import FileSignature, signature_of
 from spark_segmentlog.log.io.threads import FoundOnce
-from spark_segmentlog.log.names import MAX_OFFSET, TopicPartition, parse_partition_directory_name
-from spark_segmentlog.log.partition.lost_ranges import (
-    LostRange,
-    find_lost_after,
-    find_lost_segments,
+from spark_segmentlog.log.names import (
+    MAX_OFFSET,
+    OffsetRange,
+    TopicPartition,
+    parse_partition_directory_name,
 )
+from spark_segmentlog.log.partition.lost_ranges import find_lost_after, find_lost_segments
 from spark_segmentlog.log.partition.make_segment import make_segment
 from spark_segmentlog.log.partition.segment_list import SegmentList
 from spark_segmentlog.log.segment.segment import Segment
@@ -70,6 +71,8 @@ class ListedLog:
         Those that are read as one log, in one of which the cluster's metadata may lie.
     found_end : int or None
         Where its last segment ended when `log_end_offset` was asked for; None before.
+    all_base_offsets : ndarray of int64
+        Base offsets of all segments in the directory, whichever of them were asked for.
     """
 
     def __init__(
@@ -134,11 +137,6 @@ class ListedLog:
     def segments(self) -> SegmentList:
         """The segments in their order, each made when it is asked for."""
         return SegmentList(self, np.arange(len(self.base_offsets)))
-
-    @property
-    def all_base_offsets(self) -> Int64s:
-        """Base offsets of all segments in the directory, whichever of them were asked for."""
-        return self._all_base_offsets
 
     def are_indexes_trusted(self, segments: SegmentList) -> npt.NDArray[np.bool_]:
         """Tell for each segment whether well-formed indexes reach to its end."""
@@ -215,7 +213,7 @@ class ListedLog:
         return max(self.found_end, self.log_start_offset)
 
     @FoundOnce
-    def lost_segments(self) -> list[LostRange]:
+    def lost_segments(self) -> list[OffsetRange]:
         """Offsets of segments whose `.log` is gone; see `find_lost_segments`."""
         return [] if self.is_part else find_lost_segments(self)
 
@@ -295,7 +293,7 @@ class ListedLog:
             return self.log_end_offset
         return max(min(first_open_offset, self.log_end_offset), self.log_start_offset)
 
-    def lost_after(self, stable_offset: int) -> list[LostRange]:
+    def lost_after(self, stable_offset: int) -> list[OffsetRange]:
         """Offsets that are gone after a last stable offset; see `find_lost_after`."""
         return find_lost_after(self, stable_offset)
 
@@ -359,7 +357,7 @@ class ListedLog:
 
     def _use(self, listing: PartitionListing) -> None:
         self.listing = listing if self._named is None else listing.only(self._named)
-        self._all_base_offsets = listing.base_offsets
+        self.all_base_offsets = listing.base_offsets
 
     @property
     def _visible_range(self) -> tuple[int, int] | None:
@@ -372,10 +370,10 @@ class ListedLog:
 
     def next_base_offset(self, base_offset: int) -> int | None:
         """Give the base offset of the segment after one; None after the last."""
-        index = bisect.bisect_right(self._all_base_offsets, base_offset)
-        if index == len(self._all_base_offsets):
+        index = bisect.bisect_right(self.all_base_offsets, base_offset)
+        if index == len(self.all_base_offsets):
             return None
-        return int(self._all_base_offsets[index])
+        return int(self.all_base_offsets[index])
 
     def _rows_between(self, start_offset: int, end_offset: int) -> tuple[int, int]:
         if end_offset <= start_offset:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from spark_segmentlog.errors import DataLossError
 from spark_segmentlog.log.directory.listing import list_partition
-from spark_segmentlog.log.names import MAX_OFFSET, TopicPartition
+from spark_segmentlog.log.names import MAX_OFFSET, OffsetRange
 from spark_segmentlog.log.segment.scanner import ScanOptions
 from spark_segmentlog.log.segment.segment import Segment
 
@@ -22,19 +21,7 @@ ORPHAN_PAUSE_SECONDS: Final = 0.05
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LostRange:
-    """Offsets [start, end) that are gone though they were promised."""
-
-    topic_partition: TopicPartition
-    start_offset: int
-    end_offset: int
-
-
-OnDataLoss = Callable[[LostRange], None]
-
-
-def find_lost_segments(log: ListedLog) -> list[LostRange]:
+def find_lost_segments(log: ListedLog) -> list[OffsetRange]:
     """Find the offsets of segments whose `.log` is gone and whose index is still there.
 
     Retention and compaction take both away, one after the other, so that what a listing shows is
@@ -47,14 +34,14 @@ def find_lost_segments(log: ListedLog) -> list[LostRange]:
     found &= set(list_partition(log.storage, log.directory).orphan_offsets.tolist())
     log_start_offset = log.state.log_start_offset(log.topic_partition)
     ranges = [
-        (max(base_offset, log_start_offset), _end_of_lost(log, base_offset))
+        OffsetRange(
+            log.topic_partition,
+            max(base_offset, log_start_offset),
+            _end_of_lost(log, base_offset),
+        )
         for base_offset in sorted(found)
     ]
-    return [
-        LostRange(topic_partition=log.topic_partition, start_offset=start, end_offset=end)
-        for start, end in ranges
-        if start < end
-    ]
+    return [lost for lost in ranges if lost.start_offset < lost.end_offset]
 
 
 def _end_of_lost(log: ListedLog, base_offset: int) -> int:
@@ -64,14 +51,14 @@ def _end_of_lost(log: ListedLog, base_offset: int) -> int:
     return max(log.state.flushed_offset(log.topic_partition), base_offset + 1)
 
 
-def find_lost_after(log: ListedLog, stable_offset: int) -> list[LostRange]:
+def find_lost_after(log: ListedLog, stable_offset: int) -> list[OffsetRange]:
     """Find offsets that are gone after a last stable offset, as the indexes there tell.
 
     The end of the transaction that holds rows back may have been among them.
     """
     segments = log.segments_between(stable_offset, log.log_end_offset)
     return [
-        LostRange(topic_partition=log.topic_partition, start_offset=lost[0], end_offset=lost[1])
+        OffsetRange(log.topic_partition, *lost)
         for segment in segments
         if (lost := segment.lost_at_end()) is not None
     ]
@@ -103,13 +90,10 @@ def _missing_below(log: ListedLog, reached_offset: int) -> tuple[int, int] | Non
 class Losses:
     """What a scan does about offsets that are gone."""
 
-    def __init__(
-        self, segment: Segment, options: ScanOptions, on_data_loss: OnDataLoss | None
-    ) -> None:
+    def __init__(self, segment: Segment, options: ScanOptions) -> None:
         self._topic_partition = segment.topic_partition
         self._directory = segment.directory
         self._options = options
-        self._on_data_loss = on_data_loss
 
     def tell_at_end(self, start_offset: int, end_offset: int, reason: str) -> None:
         """Tell of offsets at a segment's end; an error, unless bad bytes are stepped over."""
@@ -134,14 +118,6 @@ class Losses:
         if is_error and self._options.fail_on_data_loss:
             raise DataLossError("KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE", text)
         _log.warning(text)
-        if self._on_data_loss is not None:
-            self._on_data_loss(
-                LostRange(
-                    topic_partition=self._topic_partition,
-                    start_offset=start_offset,
-                    end_offset=end_offset,
-                )
-            )
 
 
 def tell_of_gone(directory: str) -> Callable[[int, int], None]:

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 import pyarrow as pa
 
 from spark_segmentlog.log.partition.listed_log import ListedLog
-from spark_segmentlog.log.partition.lost_ranges import Losses, OnDataLoss
+from spark_segmentlog.log.partition.lost_ranges import Losses
 from spark_segmentlog.log.partition.pursuit import SegmentPursuit
 from spark_segmentlog.log.segment.scanned_piece import ScannedPiece
 from spark_segmentlog.log.segment.scanner import ScanOptions, SegmentScanner
@@ -26,7 +26,6 @@ def scan_segments(
     options: ScanOptions,
     *,
     on_corrupt: OnCorrupt | None = None,
-    on_data_loss: OnDataLoss | None = None,
     partition_log: ListedLog | None = None,
     finds_stable_offset: bool = False,
 ) -> Iterator[pa.RecordBatch]:
@@ -52,10 +51,7 @@ def scan_segments(
         Bad bytes, and the options do not say to skip them.
     """
     if segments:
-        log_end_offset = _known_end(partition_log) if finds_stable_offset else None
-        scan = _PartitionScan(
-            segments, options, on_corrupt, on_data_loss, partition_log, log_end_offset
-        )
+        scan = _PartitionScan(segments, options, on_corrupt, partition_log, finds_stable_offset)
         yield from scan.rows()
 
 
@@ -68,14 +64,8 @@ def scan_pieces(
 ) -> Generator[ScannedPiece]:
     """Give what `scan_segments` does yet to be decoded, large pieces apart from the scan."""
     if segments:
-        log_end_offset = _known_end(partition_log) if finds_stable_offset else None
-        scan = _PartitionScan(segments, options, None, None, partition_log, log_end_offset)
+        scan = _PartitionScan(segments, options, None, partition_log, finds_stable_offset)
         yield from scan.pieces()
-
-
-def _known_end(partition_log: ListedLog | None) -> int:
-    assert partition_log is not None
-    return partition_log.log_end_offset
 
 
 class _PartitionScan:
@@ -89,13 +79,15 @@ class _PartitionScan:
         segments: Sequence[Segment],
         options: ScanOptions,
         on_corrupt: OnCorrupt | None,
-        on_data_loss: OnDataLoss | None,
         partition_log: ListedLog | None,
-        log_end_offset: int | None,
+        finds_stable_offset: bool,
     ) -> None:
         self._options = options
-        self._log_end_offset = log_end_offset
-        self._losses = Losses(segments[0], options, on_data_loss)
+        self._log_end_offset: int | None = None
+        if finds_stable_offset:
+            assert partition_log is not None
+            self._log_end_offset = partition_log.log_end_offset
+        self._losses = Losses(segments[0], options)
         end_offset = options.record_filter.end_offset
         self._pursuit = SegmentPursuit(
             segments,

@@ -135,8 +135,9 @@ class PieceChooser:
     def _end_at_stable(self, outcomes: TransactionOutcomes) -> None:
         self.end_offset = outcomes.stable_offset
         if self._on_lost is not None:
+            reason = "the end of an open transaction may be there"
             for lost in outcomes.lost:
-                self._on_lost(*lost, "the end of an open transaction may be there")
+                self._on_lost(lost.start_offset, lost.end_offset, reason)
 
     def is_reported(self, missing_start: int, missing_end: int | None) -> bool:
         """Tell whether missing offsets [start, end) are this scan's to report.

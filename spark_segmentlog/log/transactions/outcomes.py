@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from spark_segmentlog.log.io.reading import LogFile
-from spark_segmentlog.log.names import MAX_OFFSET
+from spark_segmentlog.log.names import MAX_OFFSET, OffsetRange
 from spark_segmentlog.log.segment.pieces import Piece, ReadBuffer
 from spark_segmentlog.log.segment.segment import opened_ahead
 from spark_segmentlog.log.transactions.producer_tracker import ProducerTracker, Transaction
@@ -83,8 +83,8 @@ class TransactionOutcomes:
     stable_offset : int
         Where a transaction begins that is open at the end of the log of a whole read; the largest
         number while none is known.
-    lost : list of (int, int)
-        Offsets [start, end) after it that are gone.
+    lost : sequence of OffsetRange
+        Offsets after it that are gone.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class TransactionOutcomes:
         whole_read: WholeRead | None = None,
     ) -> None:
         self.stable_offset = MAX_OFFSET
-        self.lost: list[tuple[int, int]] = []
+        self.lost: Sequence[OffsetRange] = ()
         self._find_log = find_log
         self._check_crcs = check_crcs
         self._skip_corrupt = skip_corrupt
@@ -257,7 +257,7 @@ class TransactionOutcomes:
             self.stable_offset = first
             log = self._find_log()
             check_batches(log, first, self._whole_read.log_end_offset)
-            self.lost = [(lost.start_offset, lost.end_offset) for lost in log.lost_after(first)]
+            self.lost = log.lost_after(first)
 
 
 def _spans(aborted: Int64s, still_open: Sequence[Transaction]) -> Int64s:

@@ -26,10 +26,9 @@ from spark_segmentlog.log.formats.checkpoints import (
 from spark_segmentlog.log.formats.offset_index import MAX_RELATIVE_OFFSET
 from spark_segmentlog.log.io.reading import is_local
 from spark_segmentlog.log.io.signature import FileSignature
-from spark_segmentlog.log.names import LOG_SUFFIX, TopicPartition, segment_file_name
+from spark_segmentlog.log.names import LOG_SUFFIX, OffsetRange, TopicPartition, segment_file_name
 from spark_segmentlog.log.partition.leader_epoch_check import EpochRun, check_leader_epochs
 from spark_segmentlog.log.partition.log_manager import LogManager
-from spark_segmentlog.log.partition.lost_ranges import LostRange
 from spark_segmentlog.log.partition.partition_log import PartitionLog, while_it_is_there
 from spark_segmentlog.log.partition.producer_replay import ProducerReplay
 from spark_segmentlog.log.partition.transaction_index_check import KnownAborts
@@ -207,7 +206,7 @@ def _check_cleaner_checkpoint(log: PartitionLog, end_offset: int | None) -> Iter
         )
 
 
-def _lost_segment(lost: LostRange, log: PartitionLog) -> Finding:
+def _lost_segment(lost: OffsetRange, log: PartitionLog) -> Finding:
     name = segment_file_name(lost.start_offset, LOG_SUFFIX)
     return Finding(
         kind=FindingKind.LOST_OFFSETS,

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from spark_segmentlog.errors import DataLossError
-from spark_segmentlog.log.partition.lost_ranges import LostRange
 from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.log.partition.scan import scan_segments
 from tests.support.directories import rename_segment
-from tests.support.reading import column, offsets, open_one, scan_options
+from tests.support.reading import column, lost_ranges, offsets, open_one, scan_options
 
 
 def test_a_segment_that_retention_took_is_data_loss(log: PartitionLog) -> None:
@@ -23,26 +22,27 @@ def test_a_segment_that_retention_took_is_data_loss(log: PartitionLog) -> None:
     assert raised.value.condition == "KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE"
 
 
-def test_loss_that_does_not_fail_is_told_and_the_rest_is_read(log: PartitionLog) -> None:
+def test_loss_that_does_not_fail_is_told_and_the_rest_is_read(
+    log: PartitionLog, caplog: pytest.LogCaptureFixture
+) -> None:
     segments = list(log.segments)
     rename_segment(log, 0)
-    lost: list[LostRange] = []
     wanted = scan_options(start=3, end=30, fail_on_data_loss=False)
-    rows = column(scan_segments(segments, wanted, on_data_loss=lost.append), "offset")
-    assert rows == list(range(10, 30))
-    assert [(lost_range.start_offset, lost_range.end_offset) for lost_range in lost] == [(3, 10)]
+    assert column(scan_segments(segments, wanted), "offset") == list(range(10, 30))
+    assert lost_ranges(caplog) == ["[3, 10)"]
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_a_partition_that_vanished_is_data_loss(log: PartitionLog, committed: bool) -> None:
+def test_a_partition_that_vanished_is_data_loss(
+    log: PartitionLog, caplog: pytest.LogCaptureFixture, committed: bool
+) -> None:
     segments = list(log.segments)
     shutil.rmtree(log.directory)
     with pytest.raises(DataLossError, match=r"offset \[3, 30\)"):
         list(scan_segments(segments, scan_options(start=3, end=30, committed=committed)))
-    lost: list[LostRange] = []
     wanted = scan_options(start=3, end=30, committed=committed, fail_on_data_loss=False)
-    assert list(scan_segments(segments, wanted, on_data_loss=lost.append)) == []
-    assert [(lost_range.start_offset, lost_range.end_offset) for lost_range in lost] == [(3, 30)]
+    assert list(scan_segments(segments, wanted)) == []
+    assert lost_ranges(caplog) == ["[3, 30)"]
 
 
 def test_a_hole_of_a_segment_in_the_middle_is_a_gap_like_compactions(log: PartitionLog) -> None:

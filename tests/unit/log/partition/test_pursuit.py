@@ -12,14 +12,13 @@ import pytest
 
 from spark_segmentlog import read_arrow
 from spark_segmentlog.errors import DataLossError
-from spark_segmentlog.log.partition.lost_ranges import LostRange
 from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.log.partition.pursuit import SegmentPursuit
 from spark_segmentlog.log.partition.scan import scan_segments
 from spark_segmentlog.log.segment.scanner import SegmentScanner
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.testing.builder import LogBuilder, segment_file_name
-from tests.support.reading import batch, column, open_one, scan_options
+from tests.support.reading import batch, column, lost_ranges, open_one, scan_options
 
 BASES = (0, 10, 20)
 
@@ -115,7 +114,7 @@ def test_a_segment_that_compaction_left_short_is_read_once(log: PartitionLog) ->
 
 @pytest.mark.parametrize("is_gone", [True, False])
 def test_what_was_truncated_since_the_end_was_known_is_data_loss(
-    log: PartitionLog, is_gone: bool
+    log: PartitionLog, caplog: pytest.LogCaptureFixture, is_gone: bool
 ) -> None:
     segments, path = list(log.segments), Path(log.directory, segment_file_name(20))
     if is_gone:
@@ -127,11 +126,11 @@ def test_what_was_truncated_since_the_end_was_known_is_data_loss(
         start = segments[first].base_offset
         with pytest.raises(DataLossError, match=rf"offset \[{lost_from}, 30\)"):
             list(scan_segments(segments[first:], scan_options(start=start, end=30)))
-        lost: list[LostRange] = []
+        caplog.clear()
         options = scan_options(start=start, end=30, fail_on_data_loss=False)
-        rows = scan_segments(segments[first:], options, on_data_loss=lost.append)
+        rows = scan_segments(segments[first:], options)
         assert column(rows, "offset") == list(range(start, lost_from))
-        assert [(found.start_offset, found.end_offset) for found in lost] == [(lost_from, 30)]
+        assert lost_ranges(caplog) == [f"[{lost_from}, 30)"]
 
 
 def test_a_view_tells_what_was_truncated_since_it_was_planned(log: PartitionLog) -> None:
