@@ -23,7 +23,6 @@ from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.log.tier.remote_options import NO_REMOTE, RemoteOptions
-from spark_segmentlog.log.tier.remote_segment import Keys
 from spark_segmentlog.log.tier.stores import layout_names
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -75,7 +74,7 @@ def remote_options(verb: _F) -> _F:
         remote = RemoteOptions(
             uris=remote_storage,
             layout=remote_layout,
-            keys=Keys(remote_keys),
+            keys=remote_keys,
             topic_ids=remote_topic_ids,
             storage=StorageOptions(endpoint=endpoint, region=region, is_anonymous=anonymous),
         )

@@ -15,7 +15,6 @@ from typing import Any, Final
 from spark_segmentlog.errors import OptionValueError, UnknownOptionError
 from spark_segmentlog.log.io.storage_options import StorageOptions
 from spark_segmentlog.log.tier.remote_options import RemoteOptions
-from spark_segmentlog.log.tier.remote_segment import Keys
 from spark_segmentlog.query.offsets import (
     EARLIEST,
     LATEST,
@@ -97,7 +96,7 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool = False) -
             "remote": RemoteOptions(
                 uris=values["remote_storage"],
                 layout=values["remote_storage_layout"],
-                keys=Keys(values["remote_storage_keys"]),
+                keys=values["remote_storage_keys"],
                 topic_ids=values["remote_storage_topic_ids"],
                 storage=StorageOptions(
                     endpoint=values["storage_endpoint"],

@@ -6,15 +6,15 @@ from pathlib import Path
 
 from spark_segmentlog.log.io.reading import LOCAL
 from spark_segmentlog.log.tier.chunked import ChunkedLayout
-from spark_segmentlog.log.tier.remote_segment import Keys
+from spark_segmentlog.log.tier.remote_segment import KeyFiles
 from tests.support.store_data import Store
 
 LAYOUT = ChunkedLayout()
 
 
-def read(store: Store, path: str, keys: Keys | None = None) -> bytes:
+def read(store: Store, path: str, keys: KeyFiles | None = None) -> bytes:
     detail = LAYOUT.read_detail(LOCAL, path)
-    with LAYOUT.open_log(LOCAL, path, detail, keys or store.key_files) as file:
+    with LAYOUT.open_log(LOCAL, path, detail, store.key_files if keys is None else keys) as file:
         return file.read_at(0, file.size())
 
 

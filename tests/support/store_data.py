@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_segmentlog import read_arrow
-from spark_segmentlog.log.tier.remote_segment import Keys
+from spark_segmentlog.log.tier.remote_segment import KeyFiles
 from tests.support.project import DATA
 
 STORES = ("local", "aiven-plain", "aiven-zstd", "aiven-zstd-aes")
@@ -51,8 +51,8 @@ class Store:
         }
 
     @property
-    def key_files(self) -> Keys:
-        return Keys(tuple(self.keys.items()))
+    def key_files(self) -> KeyFiles:
+        return tuple(self.keys.items())
 
     @property
     def options(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from spark_segmentlog.errors import RemoteStorageError
@@ -37,9 +38,8 @@ from spark_segmentlog.log.tier.objects import (
 )
 from spark_segmentlog.log.tier.remote_segment import (
     UUID_PATTERN,
-    Description,
     IndexKind,
-    Keys,
+    KeyFiles,
     RemoteSegment,
     SegmentPlace,
     StoreListing,
@@ -126,29 +126,31 @@ class ChunkedLayout:
         return parse_manifest(data, manifest_path)
 
     def describe(
-        self, storage: Storage, path: str, base_offset: int, detail: SegmentManifest
-    ) -> Description:
+        self, storage: Storage, path: str, segment: RemoteSegment, detail: SegmentManifest
+    ) -> RemoteSegment:
         """Tell what a segment's manifest says of it."""
-        manifest = detail
-        name = path.rpartition("/")[2]
-        if manifest.end_offset is None or manifest.start_offset is None:
+        metadata = detail.metadata
+        if metadata is None:
             raise RemoteStorageError(
-                f"manifest {manifest.path} lacks remoteLogSegmentMetadata, and with it the "
+                f"manifest {detail.path} lacks remoteLogSegmentMetadata, and with it the "
                 "segment's offsets: name the broker's log directory, whose metadata have them"
             )
-        if segment_name(manifest.start_offset, manifest.segment_id or "") != name:
+        if segment_name(metadata.start_offset, metadata.segment_id) != path.rpartition("/")[2]:
             raise RemoteStorageError(
-                f"manifest {manifest.path} is of the segment {manifest.segment_id} from offset "
-                f"{manifest.start_offset} on"
+                f"manifest {detail.path} is of the segment {metadata.segment_id} from offset "
+                f"{metadata.start_offset} on"
             )
-        return Description(
-            end_offset=manifest.end_offset + 1,
-            leader_epochs=manifest.leader_epochs,
-            max_timestamp_ms=manifest.max_timestamp_ms,
-            size_bytes=manifest.file_bytes,
+        return replace(
+            segment,
+            end_offset=metadata.end_offset + 1,
+            leader_epochs=metadata.leader_epochs,
+            max_timestamp_ms=metadata.max_timestamp_ms,
+            size_bytes=detail.file_bytes,
         )
 
-    def open_log(self, storage: Storage, path: str, detail: SegmentManifest, keys: Keys) -> LogFile:
+    def open_log(
+        self, storage: Storage, path: str, detail: SegmentManifest, keys: KeyFiles
+    ) -> LogFile:
         """Open a segment's log; one that is stored as it is, as the file that it is.
 
         Raises
@@ -156,26 +158,24 @@ class ChunkedLayout:
         RemoteStorageError
             The object is not of the size that the manifest says.
         """
-        manifest = detail
-        encryption = manifest.encryption
-        cipher = None if encryption is None else open_cipher(encryption, keys, manifest.path)
-        stored = storage.open_input(path + LOG_SUFFIX, reads_blocks=manifest.is_plain)
-        size, expected = stored.size(), manifest.stored_span(0, manifest.chunks_count - 1)[1]
+        encryption = detail.encryption
+        cipher = None if encryption is None else open_cipher(encryption, keys, detail.path)
+        stored = storage.open_input(path + LOG_SUFFIX, reads_blocks=detail.is_plain)
+        size, expected = stored.size(), detail.stored_span(0, detail.chunks_count - 1)[1]
         if size != expected:
             stored.close()
-            chunk = int(manifest.stored_ends[:-1].searchsorted(size, "right"))
+            chunk = int(detail.stored_ends[:-1].searchsorted(size, "right"))
             raise RemoteStorageError(
                 f"{path}{LOG_SUFFIX} has {size} bytes, its manifest says {expected}; chunk {chunk} "
                 "of it is the first that is not as the manifest says"
             )
-        return stored if manifest.is_plain else ChunkedFile(stored, manifest, cipher)
+        return stored if detail.is_plain else ChunkedFile(stored, detail, cipher)
 
     def read_index(
-        self, storage: Storage, path: str, kind: IndexKind, detail: SegmentManifest, keys: Keys
+        self, storage: Storage, path: str, kind: IndexKind, detail: SegmentManifest, keys: KeyFiles
     ) -> bytes | None:
         """Read one of a segment's indexes, each a chunk of its own that is never compressed."""
-        manifest = detail
-        place = manifest.indexes.get(kind)
+        place = detail.indexes.get(kind)
         if place is None:
             return None
         object_path = path + INDEXES_SUFFIX
@@ -192,10 +192,10 @@ class ChunkedLayout:
             raise RemoteStorageError(
                 f"{object_path} ends at {place.position + len(data)}, inside its index {kind.value}"
             )
-        if manifest.encryption is None:
+        if detail.encryption is None:
             return data
         try:
-            return open_cipher(manifest.encryption, keys, manifest.path)(data)
+            return open_cipher(detail.encryption, keys, detail.path)(data)
         except DecryptionError as error:
             raise RemoteStorageError(f"index {kind.value} in {object_path}: {error}") from error
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from spark_segmentlog.errors import RemoteStorageError
 from spark_segmentlog.log.io.remote import resolve_storage
 from spark_segmentlog.log.tier.manifest import IV_BYTES, Encryption
-from spark_segmentlog.log.tier.remote_segment import Keys
+from spark_segmentlog.log.tier.remote_segment import KeyFiles
 
 DATA_KEY_BYTES: Final = 32
 MAX_PEM_BYTES: Final = 1 << 20
@@ -29,7 +29,7 @@ class DecryptionError(ValueError):
     """Bytes whose tag is not theirs; turned into an error with object and chunk above."""
 
 
-def open_cipher(encryption: Encryption, keys: Keys, path: str) -> Decrypt:
+def open_cipher(encryption: Encryption, keys: KeyFiles, path: str) -> Decrypt:
     """Make what decrypts the chunks and indexes of a segment.
 
     Raises
@@ -37,9 +37,9 @@ def open_cipher(encryption: Encryption, keys: Keys, path: str) -> Decrypt:
     RemoteStorageError
         The private key is missing, is another one, or ``cryptography`` is not installed.
     """
-    key_path = keys.path_of(encryption.key_id)
+    key_path = dict(keys).get(encryption.key_id)
     if key_path is None:
-        given = ", ".join(keys.ids()) or "none"
+        given = ", ".join(key_id for key_id, _ in keys) or "none"
         raise RemoteStorageError(
             f"manifest {path}: encrypted for key pair {encryption.key_id!r}, whose private key is "
             f"not given; remoteStorage.keys, or --remote-key, names {given}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Final
 
 from spark_segmentlog.errors import RemoteStorageError
@@ -36,9 +37,8 @@ from spark_segmentlog.log.tier.objects import (
 )
 from spark_segmentlog.log.tier.remote_segment import (
     UUID_PATTERN,
-    Description,
     IndexKind,
-    Keys,
+    KeyFiles,
     RemoteSegment,
     SegmentPlace,
     StoreListing,
@@ -113,7 +113,9 @@ class LocalTieredLayout:
     def read_detail(self, storage: Storage, path: str) -> None:
         """Read nothing: copies are opened as they are."""
 
-    def describe(self, storage: Storage, path: str, base_offset: int, detail: Any) -> Description:
+    def describe(
+        self, storage: Storage, path: str, segment: RemoteSegment, detail: Any
+    ) -> RemoteSegment:
         """Find where a segment ends by walking it from its last index entry on.
 
         Raises
@@ -126,28 +128,28 @@ class LocalTieredLayout:
         epochs = parse_leader_epochs(text)
         if epochs is None:
             raise RemoteStorageError(f"{epochs_path} is no checkpoint of leader epochs")
-        files = SegmentFiles(storage, path)
-        segment = Segment(
-            topic_partition=TopicPartition("", 0),
-            directory=path.rpartition("/")[0],
-            base_offset=base_offset,
-            is_index_trusted=True,
-            copy=RemoteCopy(self.object_path(path)),
-            storage=files,
+        end_offset, size_bytes = _find_end(
+            Segment(
+                topic_partition=TopicPartition("", 0),
+                directory=path.rpartition("/")[0],
+                base_offset=segment.base_offset,
+                is_index_trusted=True,
+                copy=RemoteCopy(self.object_path(path)),
+                storage=SegmentFiles(storage, path),
+            )
         )
-        end_offset, size_bytes = _find_end(segment)
-        return Description(
+        return replace(
+            segment,
             end_offset=end_offset,
-            leader_epochs=epochs_between(epochs, base_offset, end_offset),
-            max_timestamp_ms=None,
+            leader_epochs=epochs_between(epochs, segment.base_offset, end_offset),
             size_bytes=size_bytes,
         )
 
-    def open_log(self, storage: Storage, path: str, detail: Any, keys: Keys) -> LogFile:
+    def open_log(self, storage: Storage, path: str, detail: Any, keys: KeyFiles) -> LogFile:
         return storage.open_input(path + LOG_SUFFIX)
 
     def read_index(
-        self, storage: Storage, path: str, kind: IndexKind, detail: Any, keys: Keys
+        self, storage: Storage, path: str, kind: IndexKind, detail: Any, keys: KeyFiles
     ) -> bytes | None:
         try:
             return read_whole(storage, path + SUFFIXES[kind], MAX_INDEX_BYTES)

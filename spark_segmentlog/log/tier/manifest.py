@@ -60,6 +60,17 @@ class IndexPlace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentMetadata:
+    """What a manifest repeats of Kafka's own metadata; the end offset is inclusive."""
+
+    segment_id: str
+    start_offset: int
+    end_offset: int
+    max_timestamp_ms: int
+    leader_epochs: tuple[LeaderEpoch, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentManifest:
     """What a manifest says, all of it checked.
 
@@ -69,8 +80,8 @@ class SegmentManifest:
         Of plain bytes: each chunk but the last, and all of them.
     stored_ends : ndarray of int64
         Where each chunk ends in the stored log.
-    start_offset, end_offset : int or None
-        Of the segment; the end is inclusive. None where the manifest is without.
+    metadata : SegmentMetadata or None
+        None where the manifest is without.
     """
 
     path: str
@@ -80,11 +91,7 @@ class SegmentManifest:
     is_compressed: bool
     encryption: Encryption | None
     indexes: Mapping[IndexKind, IndexPlace]
-    segment_id: str | None
-    start_offset: int | None
-    end_offset: int | None
-    max_timestamp_ms: int | None
-    leader_epochs: tuple[LeaderEpoch, ...]
+    metadata: SegmentMetadata | None
 
     @property
     def is_plain(self) -> bool:
@@ -145,7 +152,6 @@ def _parse(found: Any, path: str) -> SegmentManifest:
     plain = np.full(count, chunk_bytes, np.int64)
     plain[-1] = file_bytes - (count - 1) * chunk_bytes
     _check_sizes(sizes, plain, extra, is_compressed=is_compressed)
-    metadata = _Metadata.parse(fields.get("remoteLogSegmentMetadata"))
     return SegmentManifest(
         path=path,
         chunk_bytes=chunk_bytes,
@@ -154,11 +160,7 @@ def _parse(found: Any, path: str) -> SegmentManifest:
         is_compressed=is_compressed,
         encryption=encryption,
         indexes=_indexes(_object(fields.get("segmentIndexes"), "'segmentIndexes'"), extra),
-        segment_id=metadata.segment_id,
-        start_offset=metadata.start_offset,
-        end_offset=metadata.end_offset,
-        max_timestamp_ms=metadata.max_timestamp_ms,
-        leader_epochs=metadata.leader_epochs,
+        metadata=_metadata(fields.get("remoteLogSegmentMetadata")),
     )
 
 
@@ -274,31 +276,20 @@ def _indexes(fields: Mapping[str, Any], extra: int) -> dict[IndexKind, IndexPlac
     return places
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Metadata:
-    """What a manifest repeats of Kafka's own metadata; all None where it does not."""
-
-    segment_id: str | None = None
-    start_offset: int | None = None
-    end_offset: int | None = None
-    max_timestamp_ms: int | None = None
-    leader_epochs: tuple[LeaderEpoch, ...] = ()
-
-    @classmethod
-    def parse(cls, found: Any) -> _Metadata:
-        if found is None:
-            return cls()
-        fields = _object(found, "'remoteLogSegmentMetadata'")
-        segment_id = _object(fields.get("remoteLogSegmentId"), "'remoteLogSegmentId'")
-        start = _integer(fields, "startOffset", 0, MAX_OFFSET)
-        epochs = _object(fields.get("segmentLeaderEpochs"), "'segmentLeaderEpochs'")
-        return cls(
-            segment_id=_text(segment_id, "id"),
-            start_offset=start,
-            end_offset=_integer(fields, "endOffset", start, MAX_OFFSET - 1),
-            max_timestamp_ms=_integer(fields, "maxTimestampMs", -1, MAX_OFFSET),
-            leader_epochs=_epochs(epochs),
-        )
+def _metadata(found: Any) -> SegmentMetadata | None:
+    if found is None:
+        return None
+    fields = _object(found, "'remoteLogSegmentMetadata'")
+    segment_id = _object(fields.get("remoteLogSegmentId"), "'remoteLogSegmentId'")
+    start = _integer(fields, "startOffset", 0, MAX_OFFSET)
+    epochs = _object(fields.get("segmentLeaderEpochs"), "'segmentLeaderEpochs'")
+    return SegmentMetadata(
+        segment_id=_text(segment_id, "id"),
+        start_offset=start,
+        end_offset=_integer(fields, "endOffset", start, MAX_OFFSET - 1),
+        max_timestamp_ms=_integer(fields, "maxTimestampMs", -1, MAX_OFFSET),
+        leader_epochs=_epochs(epochs),
+    )
 
 
 def _epochs(found: Mapping[str, Any]) -> tuple[LeaderEpoch, ...]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from spark_segmentlog.log.io.storage_options import NO_STORAGE_OPTIONS, StorageOptions
-from spark_segmentlog.log.tier.remote_segment import Keys
+from spark_segmentlog.log.tier.remote_segment import KeyFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class RemoteOptions:
         Stores beside log directories.
     layout : str or None
         Name of their layout; None to find it by looking.
-    keys : Keys
+    keys : tuple of (str, str)
         Of encrypted segments.
     topic_ids : tuple of str
         Of topics that are read from a store though the log directory has none such, or another of
@@ -30,7 +30,7 @@ class RemoteOptions:
 
     uris: tuple[str, ...] = ()
     layout: str | None = None
-    keys: Keys = field(default_factory=Keys)
+    keys: KeyFiles = ()
     topic_ids: tuple[str, ...] = ()
     storage: StorageOptions = NO_STORAGE_OPTIONS
 

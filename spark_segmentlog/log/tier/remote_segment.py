@@ -8,7 +8,7 @@ that a leader's change took back. What a log is made of are pieces: offsets of a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Protocol
@@ -16,6 +16,9 @@ from typing import Any, Final, Protocol
 from spark_segmentlog.log.formats.checkpoints import LeaderEpoch
 from spark_segmentlog.log.io.reading import LogFile, Storage
 from spark_segmentlog.log.names import TopicPartition
+
+KeyFiles = tuple[tuple[str, str], ...]
+"""Ids of key pairs of encrypted segments, and the files of their private keys."""
 
 UUID_PATTERN: Final = r"[A-Za-z0-9_-]{22}"
 _UUID: Final = re.compile(UUID_PATTERN)
@@ -42,28 +45,6 @@ class TopicIdPartition:
 
     topic_partition: TopicPartition
     topic_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Description:
-    """What a store itself tells of a segment.
-
-    Attributes
-    ----------
-    end_offset : int
-        After its last record.
-    leader_epochs : tuple of LeaderEpoch
-        Those of its records, each from its first offset in the segment on.
-    max_timestamp_ms : int or None
-        None where nothing tells.
-    size_bytes : int
-        Of the plain log.
-    """
-
-    end_offset: int
-    leader_epochs: tuple[LeaderEpoch, ...]
-    max_timestamp_ms: int | None
-    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +76,12 @@ class RemoteSegment:
         Where it may lie.
     base_offset, end_offset : int
         The end is exclusive.
+    leader_epochs : tuple of LeaderEpoch
+        Those of its records, each from its first offset in the segment on.
     max_timestamp_ms : int or None
         Of its records.
+    size_bytes : int or None
+        Of the plain log.
     detail : object
         What its layout opens it by, where that was read.
     """
@@ -191,8 +176,10 @@ class Layout(Protocol):
         RemoteStorageError
         """
 
-    def describe(self, storage: Storage, path: str, base_offset: int, detail: Any) -> Description:
-        """Tell what a store itself knows of a segment.
+    def describe(
+        self, storage: Storage, path: str, segment: RemoteSegment, detail: Any
+    ) -> RemoteSegment:
+        """Give a segment with what a store itself knows of it: where it ends, epochs and sizes.
 
         Raises
         ------
@@ -201,7 +188,7 @@ class Layout(Protocol):
             It tells what cannot be.
         """
 
-    def open_log(self, storage: Storage, path: str, detail: Any, keys: Keys) -> LogFile:
+    def open_log(self, storage: Storage, path: str, detail: Any, keys: KeyFiles) -> LogFile:
         """Open a segment's plain log, for ranges.
 
         Raises
@@ -211,7 +198,7 @@ class Layout(Protocol):
         """
 
     def read_index(
-        self, storage: Storage, path: str, kind: IndexKind, detail: Any, keys: Keys
+        self, storage: Storage, path: str, kind: IndexKind, detail: Any, keys: KeyFiles
     ) -> bytes | None:
         """Read one of a segment's indexes; None where it has none.
 
@@ -223,18 +210,3 @@ class Layout(Protocol):
 
     def object_path(self, path: str) -> str:
         """Name the object that holds a segment's log."""
-
-
-@dataclass(frozen=True, slots=True)
-class Keys:
-    """Private key files of encrypted segments, by the id of their pair."""
-
-    paths: tuple[tuple[str, str], ...] = ()
-
-    def path_of(self, key_id: str) -> str | None:
-        """Name the file of a key pair; None where none was given."""
-        return dict(self.paths).get(key_id)
-
-    def ids(self) -> Sequence[str]:
-        """Name the key pairs."""
-        return [key_id for key_id, _ in self.paths]

@@ -7,7 +7,7 @@ from typing import Any
 
 from spark_segmentlog.log.io.reading import Storage
 from spark_segmentlog.log.tier.metadata_topic import MetadataTopic
-from spark_segmentlog.log.tier.remote_segment import Keys, RemoteSegment
+from spark_segmentlog.log.tier.remote_segment import KeyFiles, RemoteSegment
 from spark_segmentlog.log.tier.stores import RemoteStore
 
 
@@ -28,7 +28,7 @@ class RemoteSource:
     def __init__(
         self,
         stores: Sequence[RemoteStore],
-        keys: Keys,
+        keys: KeyFiles,
         log_directories: Sequence[tuple[Storage, str]] = (),
     ) -> None:
         self.stores = tuple(stores)

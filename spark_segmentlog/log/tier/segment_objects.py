@@ -185,18 +185,9 @@ class SegmentObjects:
         for store, path in self._places(segment):
             try:
                 detail = self._detail(store, path, segment)
-                description = store.layout.describe(
-                    store.storage, path, segment.base_offset, detail
-                )
+                described = store.layout.describe(store.storage, path, segment, detail)
             except FileNotFoundError:
                 continue
-            return replace(
-                segment,
-                end_offset=description.end_offset,
-                leader_epochs=description.leader_epochs,
-                max_timestamp_ms=description.max_timestamp_ms,
-                size_bytes=description.size_bytes,
-                detail=detail,
-            )
+            return replace(described, detail=detail)
         self._gone.add(segment.segment_id)
         return None

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from spark_segmentlog.errors import RemoteStorageError
-from spark_segmentlog.log.tier.remote_segment import Keys
 from tests.support.chunks import read
 from tests.support.store_data import Store
 
@@ -17,13 +16,13 @@ def test_keys(segment: tuple[Store, str], tmp_path: Path) -> None:
     store, path = segment
     name = rf"manifest {path}\.rsm-manifest: "
     with pytest.raises(RemoteStorageError, match=f"{name}.*'test-key-1'.*names none"):
-        read(store, path, Keys())
-    wrong = Keys((("test-key-1", store.keys["test-key-2"]),))
+        read(store, path, ())
+    wrong = (("test-key-1", store.keys["test-key-2"]),)
     with pytest.raises(RemoteStorageError, match=f"{name}its data key was not encrypted for"):
         read(store, path, wrong)
-    missing = Keys((("test-key-1", str(tmp_path / "none.pem")),))
+    missing = (("test-key-1", str(tmp_path / "none.pem")),)
     with pytest.raises(RemoteStorageError, match=r"private key .*none\.pem is not there"):
         read(store, path, missing)
     (tmp_path / "odd.pem").write_text("odd")
     with pytest.raises(RemoteStorageError, match=r"odd\.pem is no private RSA key"):
-        read(store, path, Keys((("test-key-1", str(tmp_path / "odd.pem")),)))
+        read(store, path, (("test-key-1", str(tmp_path / "odd.pem")),))

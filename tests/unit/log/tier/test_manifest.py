@@ -69,8 +69,9 @@ def test_numbers_of_a_manifest() -> None:
     assert found.stored_ends.tolist() == [980, 2018, 3027, 4041, 4311]
     assert found.stored_span(1, 2) == (980, 3027)
     assert [found.plain_bytes(chunk) for chunk in range(5)] == [2048] * 4 + [349]
-    assert found.leader_epochs == (LeaderEpoch(2, 100), LeaderEpoch(10, 150))
-    assert (found.start_offset, found.end_offset) == (100, 173)
+    assert found.metadata is not None
+    assert found.metadata.leader_epochs == (LeaderEpoch(2, 100), LeaderEpoch(10, 150))
+    assert (found.metadata.start_offset, found.metadata.end_offset) == (100, 173)
     assert IndexKind.TRANSACTION not in found.indexes
 
 

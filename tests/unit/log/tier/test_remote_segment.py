@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 
 from spark_segmentlog.log.tier.remote_segment import (
-    Keys,
     RemotePiece,
     RemoteSegment,
     SegmentPlace,
@@ -27,5 +26,5 @@ def test_a_piece_is_cut_where_its_segment_begins_before_it() -> None:
 
 
 def test_segments_and_keys_travel() -> None:
-    for thing in (SEGMENT, RemotePiece(SEGMENT, 6, 9), Keys((("pair", "/keys/1.pem"),))):
+    for thing in (SEGMENT, RemotePiece(SEGMENT, 6, 9)):
         assert pickle.loads(pickle.dumps(thing)) == thing

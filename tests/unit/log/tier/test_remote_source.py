@@ -8,7 +8,6 @@ from pathlib import Path
 from spark_segmentlog.log.io.reading import LOCAL
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.tier.remote_segment import (
-    Keys,
     RemoteSegment,
     SegmentPlace,
     TopicIdPartition,
@@ -19,7 +18,7 @@ from spark_segmentlog.log.tier.stores import RemoteStore
 
 def test_a_source_travels_without_what_was_read(tmp_path: Path) -> None:
     stores = [RemoteStore(LOCAL, str(tmp_path), "local")]
-    source = RemoteSource(stores, Keys((("pair", "/key"),)), [(LOCAL, str(tmp_path))])
+    source = RemoteSource(stores, (("pair", "/key"),), [(LOCAL, str(tmp_path))])
     source.described["a"] = RemoteSegment(
         segment_id="a", places=(SegmentPlace(0, "/a"),), base_offset=0
     )
@@ -29,7 +28,7 @@ def test_a_source_travels_without_what_was_read(tmp_path: Path) -> None:
 
 
 def test_without_a_metadata_topic_nothing_is_known_of_a_partition(tmp_path: Path) -> None:
-    source = RemoteSource([], Keys(()), [(LOCAL, str(tmp_path)), (LOCAL, str(tmp_path / "gone"))])
+    source = RemoteSource([], (), [(LOCAL, str(tmp_path)), (LOCAL, str(tmp_path / "gone"))])
     partition = TopicIdPartition(TopicPartition("t", 0), "A" * 22)
     assert source.metadata.find(partition) is None
     assert source.metadata is source.metadata

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from spark_segmentlog.log.partition.log_manager import LogManager
-from spark_segmentlog.log.tier.remote_segment import IndexKind, Keys, RemotePiece, SegmentPlace
+from spark_segmentlog.log.tier.remote_segment import IndexKind, RemotePiece, SegmentPlace
 from spark_segmentlog.log.tier.remote_source import RemoteSource
 from spark_segmentlog.log.tier.segment_objects import SegmentObjects
 from spark_segmentlog.log.tier.tiered_storage import TieredStorage
@@ -37,7 +37,7 @@ def objects_of(storage: TieredStorage, gone: set[str]) -> tuple[SegmentObjects, 
     (place,) = piece.segment.places
     places = (SegmentPlace(place.store, f"{place.path}-missing"), place)
     piece = replace(piece, segment=replace(piece.segment, places=places))
-    source = RemoteSource(remote.source.stores, Keys(()))
+    source = RemoteSource(remote.source.stores, ())
     return SegmentObjects(source, remote.partition, gone), piece
 
 
