@@ -153,7 +153,7 @@ def parse_assign_json(text: str) -> tuple[TopicPartition, ...]:
     expected = 'expected e.g. {"topicA":[0,1],"topicB":[0,1]}'
     chosen = {
         TopicPartition(topic, _number(partition, expected))
-        for topic, partitions in _json_object(text, expected).items()
+        for topic, partitions in parse_json(text, dict, expected).items()
         for partition in _checked(partitions, list, expected)
     }
     if not chosen:
@@ -164,17 +164,24 @@ def parse_assign_json(text: str) -> tuple[TopicPartition, ...]:
 def _parse_numbers_json(text: str, expected: str) -> dict[TopicPartition, int]:
     return {
         TopicPartition(topic, _partition_key(key, expected)): _number(number, expected)
-        for topic, by_partition in _json_object(text, expected).items()
+        for topic, by_partition in parse_json(text, dict, expected).items()
         for key, number in _checked(by_partition, dict, expected).items()
     }
 
 
-def _json_object(text: str, expected: str) -> dict[str, Any]:
+def parse_json(text: str, kind: type, expected: str) -> Any:
+    """Parse JSON of one kind.
+
+    Raises
+    ------
+    ValueError
+        With what is expected as its text.
+    """
     try:
         value = json.loads(text)
     except ValueError as error:
         raise ValueError(f"{expected} ({error})") from error
-    return dict(_checked(value, dict, expected))
+    return _checked(value, kind, expected)
 
 
 def _checked(value: Any, kind: type, expected: str) -> Any:

@@ -19,6 +19,7 @@ from spark_segmentlog.query.offsets import (
     OffsetLimit,
     SpecificOffsets,
     SpecificTimestamps,
+    parse_json,
     parse_offsets_json,
     parse_timestamps_json,
 )
@@ -114,14 +115,10 @@ def non_empty(text: str) -> str:
 
 def paths(text: str) -> tuple[str, ...]:
     """Read a JSON list of paths."""
-    try:
-        paths = json.loads(text)
-    except ValueError as error:
-        raise ValueError(
-            f'expected a JSON list of paths, e.g. ["/data/1","/data/2"] ({error})'
-        ) from error
-    if not isinstance(paths, list) or not all(isinstance(path, str) and path for path in paths):
-        raise ValueError('expected a JSON list of paths, e.g. ["/data/1","/data/2"]')
+    expected = 'expected a JSON list of paths, e.g. ["/data/1","/data/2"]'
+    paths = parse_json(text, list, expected)
+    if not all(isinstance(path, str) and path for path in paths):
+        raise ValueError(expected)
     return tuple(paths)
 
 
@@ -133,11 +130,8 @@ def uris(text: str) -> tuple[str, ...]:
 def key_files(text: str) -> tuple[tuple[str, str], ...]:
     """Read JSON of key pair ids and private key files, in the order of the ids."""
     expected = 'expected JSON of key pair id to private key file, e.g. {"pair-1":"/keys/1.pem"}'
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"{expected} ({error})") from error
-    if not isinstance(found, dict) or not all(isinstance(path, str) for path in found.values()):
+    found = parse_json(text, dict, expected)
+    if not all(isinstance(path, str) for path in found.values()):
         raise ValueError(expected)
     return tuple(sorted(found.items()))
 

@@ -32,7 +32,8 @@ class Slice:
     """Offsets [start, end) of one partition, and the neighbouring segments that hold them.
 
     `read_range` is that of the whole read, where it is cut into slices. `log` is the partition, for
-    a reader in this process that looks at all of it.
+    a reader in this process that looks at all of it. `topic_id` is that of the topic whose rows are
+    wanted, for a reader that looks whether it was made again.
     """
 
     segments: tuple[Segment, ...]
@@ -40,6 +41,7 @@ class Slice:
     end_offset: int
     read_range: tuple[int, int] | None = None
     log: PartitionLog | None = None
+    topic_id: str | None = None
 
 
 Split = tuple[Slice, ...]

@@ -29,6 +29,7 @@ from spark_segmentlog.query.byte_admission import Logs, admit
 from spark_segmentlog.query.log_bounds import LogBounds
 from spark_segmentlog.query.options import warn_ignored
 from spark_segmentlog.query.read_options import Mode, ReadOptions, TopicSelection
+from spark_segmentlog.query.split_reader import Split
 from spark_segmentlog.query.stream_endings import StreamEndings
 from spark_segmentlog.query.stream_planning import (
     Advance,
@@ -38,7 +39,7 @@ from spark_segmentlog.query.stream_planning import (
     advance,
     plan_ranges,
 )
-from spark_segmentlog.query.stream_splits import StreamSplit, cut_into_tasks
+from spark_segmentlog.query.stream_splits import cut_into_tasks
 
 GONE_ATTEMPTS: Final = 3
 GONE_PAUSE_SECONDS: Final = 0.1
@@ -168,7 +169,7 @@ class StreamPlanner:
         self._endings.forget(found.restarted)
         return self._remember(end, views)
 
-    def plan(self, start: Offsets, end: Offsets) -> list[StreamSplit]:
+    def plan(self, start: Offsets, end: Offsets) -> list[Split]:
         """Plan the tasks of one micro-batch, be it new or a replay.
 
         Raises

@@ -67,8 +67,19 @@ class DataLoss:
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advance:
+@dataclass(slots=True)
+class _Plan:
+    """What was lost, and partitions of topics made again, whose end lies below their start."""
+
+    losses: list[DataLoss] = field(default_factory=list)
+    restarted: set[TopicPartition] = field(default_factory=set)
+
+    def lose(self, condition: str, message: str) -> None:
+        self.losses.append(DataLoss(condition, message))
+
+
+@dataclass(slots=True)
+class Advance(_Plan):
     """How far a query could go from its start.
 
     Attributes
@@ -78,39 +89,22 @@ class Advance:
         is new or has lost rows.
     end : dict of TopicPartition to int
         The next offset of every partition.
-    restarted : frozenset of TopicPartition
-        Partitions of topics made again; their end lies below their start.
     """
 
-    begin: Offsets
-    end: Offsets
-    restarted: frozenset[TopicPartition]
-    losses: tuple[DataLoss, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RangePlan:
-    """The offset ranges of one micro-batch, in the order of their partitions, none of them
-    empty."""
-
-    ranges: tuple[OffsetRange, ...]
-    losses: tuple[DataLoss, ...]
-    restarted: frozenset[TopicPartition]
-
-
-@dataclass(slots=True)
-class _Draft:
     begin: Offsets = field(default_factory=dict)
     end: Offsets = field(default_factory=dict)
-    restarted: set[TopicPartition] = field(default_factory=set)
-    losses: list[DataLoss] = field(default_factory=list)
 
     def plan(self, topic_partition: TopicPartition, begin: int, end: int) -> None:
+        """Set where reading would start in a partition, and its next offset."""
         self.begin[topic_partition] = begin
         self.end[topic_partition] = end
 
-    def lose(self, condition: str, message: str) -> None:
-        self.losses.append(DataLoss(condition, message))
+
+@dataclass(slots=True)
+class RangePlan(_Plan):
+    """Offset ranges of one micro-batch, in the order of their partitions, none of them empty."""
+
+    ranges: list[OffsetRange] = field(default_factory=list)
 
 
 def advance(
@@ -132,35 +126,26 @@ def advance(
     made_again : collection of TopicPartition
         Partitions that are known to be made again, whatever their ids say.
     """
-    draft = _Draft()
+    found = Advance()
     for topic_partition in sorted(start.keys() | views.keys()):
         view = views.get(topic_partition)
         if view is None:
-            draft.plan(topic_partition, start[topic_partition], start[topic_partition])
+            found.plan(topic_partition, start[topic_partition], start[topic_partition])
         elif topic_partition not in start:
-            _advance_added(draft, topic_partition, view)
+            begin = _begin_added(found, topic_partition, view)
+            found.plan(topic_partition, begin, max(begin, view.end_offset))
         else:
             is_known_new = topic_partition in made_again
             known = not is_known_new and _is_same_topic(topic_partition, view, seen_topic_ids)
-            _advance_known(draft, topic_partition, start[topic_partition], view, known)
-    _lose_deleted(draft, start.keys() - views.keys())
-    return Advance(
-        begin=draft.begin,
-        end=draft.end,
-        restarted=frozenset(draft.restarted),
-        losses=tuple(draft.losses),
-    )
+            _advance_known(found, topic_partition, start[topic_partition], view, known)
+    _lose_deleted(found, start.keys() - views.keys())
+    return found
 
 
-def _advance_added(draft: _Draft, topic_partition: TopicPartition, view: PartitionView) -> None:
-    begin = _begin_added(draft, topic_partition, view)
-    draft.plan(topic_partition, begin, max(begin, view.end_offset))
-
-
-def _begin_added(draft: _Draft, topic_partition: TopicPartition, view: PartitionView) -> int:
+def _begin_added(plan: _Plan, topic_partition: TopicPartition, view: PartitionView) -> int:
     begin = view.log_start_offset
     if begin != 0:
-        draft.lose(
+        plan.lose(
             ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO,
             f"Added partition {topic_partition} starts from {begin} instead of 0.",
         )
@@ -168,7 +153,7 @@ def _begin_added(draft: _Draft, topic_partition: TopicPartition, view: Partition
 
 
 def _advance_known(
-    draft: _Draft,
+    found: Advance,
     topic_partition: TopicPartition,
     start: int,
     view: PartitionView,
@@ -176,19 +161,19 @@ def _advance_known(
 ) -> None:
     log_start, log_end = view.log_start_offset, view.log_end_offset
     if is_same is False and log_start < start:
-        draft.lose(PARTITION_OFFSET_CHANGED, _made_again(topic_partition, start, log_start))
-        draft.restarted.add(topic_partition)
-        draft.plan(topic_partition, start, log_start)
+        found.lose(PARTITION_OFFSET_CHANGED, _made_again(topic_partition, start, log_start))
+        found.restarted.add(topic_partition)
+        found.plan(topic_partition, start, log_start)
     elif start > log_end:
         next_offset = log_end if is_same else min(log_start, log_end)
-        draft.lose(PARTITION_OFFSET_CHANGED, _changed(topic_partition, start, log_end))
-        draft.restarted.add(topic_partition)
-        draft.plan(topic_partition, start, next_offset)
+        found.lose(PARTITION_OFFSET_CHANGED, _changed(topic_partition, start, log_end))
+        found.restarted.add(topic_partition)
+        found.plan(topic_partition, start, next_offset)
     elif start < log_start:
-        draft.lose(COULD_NOT_READ_OFFSET_RANGE, _aged_out(topic_partition, start, log_start))
-        draft.plan(topic_partition, log_start, max(log_start, view.end_offset))
+        found.lose(COULD_NOT_READ_OFFSET_RANGE, _aged_out(topic_partition, start, log_start))
+        found.plan(topic_partition, log_start, max(log_start, view.end_offset))
     else:
-        draft.plan(topic_partition, start, max(start, view.end_offset))
+        found.plan(topic_partition, start, max(start, view.end_offset))
 
 
 def plan_ranges(
@@ -203,9 +188,8 @@ def plan_ranges(
     past the log end is read only of a topic that is known to be the same: of one made again
     `advance` will begin at its start, and rows must not be read twice.
     """
-    draft = _Draft()
+    plan = RangePlan()
     gone = set()
-    ranges = []
     for topic_partition in sorted(end):
         end_offset = end[topic_partition]
         if topic_partition in start and start[topic_partition] >= end_offset:
@@ -217,33 +201,31 @@ def plan_ranges(
         if topic_partition in start:
             start_offset = start[topic_partition]
         else:
-            start_offset = _begin_added(draft, topic_partition, view)
+            start_offset = _begin_added(plan, topic_partition, view)
         known = _is_same_topic(topic_partition, view, seen_topic_ids)
         offset_range = _clip(
-            draft, OffsetRange(topic_partition, start_offset, end_offset), view, known
+            plan, OffsetRange(topic_partition, start_offset, end_offset), view, known
         )
         if offset_range.start_offset < offset_range.end_offset:
-            ranges.append(offset_range)
-    _lose_deleted(draft, gone)
-    return RangePlan(
-        ranges=tuple(ranges), losses=tuple(draft.losses), restarted=frozenset(draft.restarted)
-    )
+            plan.ranges.append(offset_range)
+    _lose_deleted(plan, gone)
+    return plan
 
 
 def _clip(
-    draft: _Draft, wanted: OffsetRange, view: PartitionView, is_same: bool | None
+    plan: RangePlan, wanted: OffsetRange, view: PartitionView, is_same: bool | None
 ) -> OffsetRange:
     topic_partition, start, end = wanted.topic_partition, wanted.start_offset, wanted.end_offset
     if is_same is False or (end > view.log_end_offset and not is_same):
-        draft.lose(PARTITION_OFFSET_CHANGED, _changed(topic_partition, end, view.log_end_offset))
-        draft.restarted.add(topic_partition)
+        plan.lose(PARTITION_OFFSET_CHANGED, _changed(topic_partition, end, view.log_end_offset))
+        plan.restarted.add(topic_partition)
         return OffsetRange(topic_partition, end, end)
     if start < view.log_start_offset:
         lost_end = min(end, view.log_start_offset)
-        draft.lose(COULD_NOT_READ_OFFSET_RANGE, _aged_out(topic_partition, start, lost_end))
+        plan.lose(COULD_NOT_READ_OFFSET_RANGE, _aged_out(topic_partition, start, lost_end))
         start = lost_end
     if end > view.log_end_offset:
-        draft.lose(PARTITION_OFFSET_CHANGED, _changed(topic_partition, end, view.log_end_offset))
+        plan.lose(PARTITION_OFFSET_CHANGED, _changed(topic_partition, end, view.log_end_offset))
         end = view.log_end_offset
     return OffsetRange(topic_partition, start, end)
 
@@ -258,10 +240,10 @@ def _is_same_topic(
     return seen == view.topic_id
 
 
-def _lose_deleted(draft: _Draft, gone: set[TopicPartition]) -> None:
+def _lose_deleted(plan: _Plan, gone: set[TopicPartition]) -> None:
     if gone:
         names = ", ".join(str(topic_partition) for topic_partition in sorted(gone))
-        draft.lose(PARTITIONS_DELETED, f"Partitions {names} have been deleted.")
+        plan.lose(PARTITIONS_DELETED, f"Partitions {names} have been deleted.")
 
 
 def _made_again(topic_partition: TopicPartition, offset: int, log_start_offset: int) -> str:

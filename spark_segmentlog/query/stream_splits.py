@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -17,7 +16,7 @@ from spark_segmentlog.query import planning, stream_planning
 from spark_segmentlog.query.byte_admission import Logs
 from spark_segmentlog.query.planning import PlannedRange
 from spark_segmentlog.query.read_options import ReadOptions
-from spark_segmentlog.query.split_reader import ReadRequest, Slice, read_split
+from spark_segmentlog.query.split_reader import ReadRequest, Slice, Split, read_split
 
 _log = logging.getLogger(__name__)
 
@@ -25,17 +24,7 @@ _log = logging.getLogger(__name__)
 _WHOLE_STREAM: Final = (0, MAX_OFFSET)
 
 
-@dataclass(frozen=True, slots=True)
-class StreamSplit:
-    """What one task of a micro-batch reads: slices, and the topic id that each belongs to."""
-
-    slices: tuple[Slice, ...]
-    topic_ids: tuple[str | None, ...]
-
-
-def cut_into_tasks(
-    ranges: Sequence[OffsetRange], logs: Logs, options: ReadOptions
-) -> list[StreamSplit]:
+def cut_into_tasks(ranges: Sequence[OffsetRange], logs: Logs, options: ReadOptions) -> list[Split]:
     """Cut the ranges of a micro-batch into what one task reads each.
 
     By number or by records where the options say so, else by segments and bytes.
@@ -67,24 +56,19 @@ def _pieces(offset_range: OffsetRange, log: WatchedPartitionLog) -> list[Planned
     return [PlannedRange(part, size) for part, size in zip(parts, sizes_bytes, strict=True)]
 
 
-def _to_splits(packs: Iterable[Sequence[OffsetRange]], logs: Logs) -> list[StreamSplit]:
-    splits = []
-    for pack in packs:
-        slices, topic_ids = [], []
-        for offset_range in pack:
-            log = logs[offset_range.topic_partition]
-            segments = tuple(
-                log.segments_between(offset_range.start_offset, offset_range.end_offset)
-            )
-            slices.append(
-                Slice(segments, offset_range.start_offset, offset_range.end_offset, _WHOLE_STREAM)
-            )
-            topic_ids.append(log.topic_id)
-        splits.append(StreamSplit(tuple(slices), tuple(topic_ids)))
-    return splits
+def _to_splits(packs: Iterable[Sequence[OffsetRange]], logs: Logs) -> list[Split]:
+    return [
+        tuple(_slice(wanted, logs[wanted.topic_partition]) for wanted in pack) for pack in packs
+    ]
 
 
-def read_stream_split(split: StreamSplit, request: ReadRequest) -> Iterator[pa.RecordBatch]:
+def _slice(wanted: OffsetRange, log: WatchedPartitionLog) -> Slice:
+    start_offset, end_offset = wanted.start_offset, wanted.end_offset
+    segments = tuple(log.segments_between(start_offset, end_offset))
+    return Slice(segments, start_offset, end_offset, _WHOLE_STREAM, topic_id=log.topic_id)
+
+
+def read_stream_split(split: Split, request: ReadRequest) -> Iterator[pa.RecordBatch]:
     """Read the rows of a split, unless their topic was made again since it was planned.
 
     Raises
@@ -92,23 +76,18 @@ def read_stream_split(split: StreamSplit, request: ReadRequest) -> Iterator[pa.R
     DataLossError
         It was, or rows are gone, and ``failOnDataLoss`` is true.
     """
-    kept = [part for part, topic_id in _with_ids(split) if _is_same(part, topic_id, request)]
+    kept = tuple(part for part in split if _is_same(part, request))
     if kept:
-        yield from read_split(tuple(kept), request)
-    for part, topic_id in _with_ids(split):
-        if part in kept:
-            _is_same(part, topic_id, request)
+        yield from read_split(kept, request)
+    for part in kept:
+        _is_same(part, request)
 
 
-def _with_ids(split: StreamSplit) -> Iterable[tuple[Slice, str | None]]:
-    return zip(split.slices, split.topic_ids, strict=True)
-
-
-def _is_same(part: Slice, topic_id: str | None, request: ReadRequest) -> bool:
+def _is_same(part: Slice, request: ReadRequest) -> bool:
     """Compare the topic's id with the one that was planned; tell of the loss where it differs."""
     segment = part.segments[0]
     found = read_topic_id(segment.storage, segment.directory)
-    if topic_id is None or found in (None, topic_id):
+    if part.topic_id is None or found in (None, part.topic_id):
         return True
     wanted = OffsetRange(segment.topic_partition, part.start_offset, part.end_offset)
     error = kafka_offsets.could_not_read(wanted, "the topic was deleted and made again")

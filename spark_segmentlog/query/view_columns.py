@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -75,10 +75,6 @@ def _max_timestamp(row: SegmentRow) -> int | None:
     return None if last is None else last.timestamp
 
 
-def _field(name: str) -> Callable[[dict[str, Any]], Any]:
-    return lambda row: row[name]
-
-
 VIEW_COLUMNS: Final[dict[View, tuple[Column, ...]]] = {
     View.BATCHES: (
         ("topic", pa.string(), _repeated(attrgetter("topic_partition.topic"))),
@@ -118,15 +114,15 @@ VIEW_COLUMNS: Final[dict[View, tuple[Column, ...]]] = {
         ("tier", pa.string(), attrgetter("segment.tier")),
     ),
     View.TRANSACTIONS: (
-        ("topic", pa.string(), _field("topic")),
-        ("partition", pa.int32(), _field("partition")),
-        ("producerId", pa.int64(), _field("producerId")),
-        ("producerEpoch", pa.int32(), _field("producerEpoch")),
-        ("state", pa.string(), _field("state")),
-        ("firstOffset", pa.int64(), _field("firstOffset")),
-        ("lastOffset", pa.int64(), _field("lastOffset")),
-        ("recordCount", pa.int64(), _field("recordCount")),
-        ("markerOffset", pa.int64(), _field("markerOffset")),
+        ("topic", pa.string(), itemgetter("topic")),
+        ("partition", pa.int32(), itemgetter("partition")),
+        ("producerId", pa.int64(), itemgetter("producerId")),
+        ("producerEpoch", pa.int32(), itemgetter("producerEpoch")),
+        ("state", pa.string(), itemgetter("state")),
+        ("firstOffset", pa.int64(), itemgetter("firstOffset")),
+        ("lastOffset", pa.int64(), itemgetter("lastOffset")),
+        ("recordCount", pa.int64(), itemgetter("recordCount")),
+        ("markerOffset", pa.int64(), itemgetter("markerOffset")),
     ),
 }
 

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from spark_segmentlog.query.split_reader import ReadRequest
+from spark_segmentlog.query.split_reader import ReadRequest, Split
 from spark_segmentlog.query.stream_planner import StreamPlanner
 from spark_segmentlog.query.stream_planning import from_json, to_json
-from spark_segmentlog.query.stream_splits import StreamSplit, read_stream_split
+from spark_segmentlog.query.stream_splits import read_stream_split
 from spark_segmentlog.spark import versions
 from spark_segmentlog.spark.worker_heap import freeze_worker_heap
 
@@ -34,7 +34,7 @@ def make_stream_reader(request: ReadRequest) -> SegmentLogStreamReader:
 class StreamInputPartition(InputPartition):
     """One task's share of a micro-batch."""
 
-    split: StreamSplit
+    split: Split
 
 
 class SegmentLogStreamReader(DataSourceStreamReader):

@@ -96,7 +96,7 @@ def test_a_known_partition_advances(
 
 def test_a_partition_that_appears_later_starts_at_its_log_start_offset() -> None:
     result = advance({}, {T0: view(0, 4)}, {})
-    assert (result.begin, result.end, result.losses) == ({T0: 0}, {T0: 4}, ())
+    assert (result.begin, result.end, result.losses) == ({T0: 0}, {T0: 4}, [])
 
 
 def test_an_added_partition_that_lost_its_first_rows_is_a_loss() -> None:
@@ -111,7 +111,7 @@ def test_a_partition_that_is_gone_keeps_its_offset_and_goes_on_when_it_comes_bac
     gone = advance({T0: 5}, {}, {})
     assert (gone.end, [loss.condition for loss in gone.losses]) == ({T0: 5}, [PARTITIONS_DELETED])
     back = advance(gone.end, {T0: view(0, 9)}, {})
-    assert (back.begin, back.end, back.losses) == ({T0: 5}, {T0: 9}, ())
+    assert (back.begin, back.end, back.losses) == ({T0: 5}, {T0: 9}, [])
 
 
 @pytest.mark.parametrize(
@@ -153,13 +153,13 @@ def test_ranges_are_what_the_log_still_holds(
     loss: str | None,
 ) -> None:
     plan = plan_ranges({T0: start}, {T0: end}, {T0: now}, {T0: seen})
-    assert plan.ranges == (() if expected is None else (OffsetRange(T0, *expected),))
+    assert plan.ranges == ([] if expected is None else [OffsetRange(T0, *expected)])
     assert [each.condition for each in plan.losses] == ([] if loss is None else [loss])
 
 
-@pytest.mark.parametrize(("end", "ranges"), [(9, (OffsetRange(T0, 3, 9),)), (2, ())])
+@pytest.mark.parametrize(("end", "ranges"), [(9, [OffsetRange(T0, 3, 9)]), (2, [])])
 def test_a_replay_of_an_added_partition_that_lost_its_first_rows_is_a_loss(
-    end: int, ranges: tuple[OffsetRange, ...]
+    end: int, ranges: list[OffsetRange]
 ) -> None:
     plan = plan_ranges({}, {T0: end}, {T0: view(3, 20)}, {})
     assert plan.ranges == ranges
@@ -170,7 +170,7 @@ def test_a_replay_of_an_added_partition_that_lost_its_first_rows_is_a_loss(
 
 def test_a_range_of_a_partition_that_is_gone_is_a_loss() -> None:
     plan = plan_ranges({T0: 1}, {T0: 2}, {}, {})
-    assert (plan.ranges, [loss.condition for loss in plan.losses]) == ((), [PARTITIONS_DELETED])
+    assert (plan.ranges, [loss.condition for loss in plan.losses]) == ([], [PARTITIONS_DELETED])
 
 
 @given(
@@ -189,4 +189,4 @@ def test_what_advances_can_be_planned_without_a_further_loss(
     plan = plan_ranges(result.begin, result.end, views, ids)
     expected = max(0, result.end[T0] - result.begin[T0])
     assert sum(r.end_offset - r.start_offset for r in plan.ranges) == expected
-    assert plan.losses == ()
+    assert plan.losses == []
