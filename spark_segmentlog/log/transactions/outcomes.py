@@ -32,10 +32,10 @@ from spark_segmentlog.log.segment.pieces import Piece, ReadBuffer
 from spark_segmentlog.log.segment.segment import opened_ahead
 from spark_segmentlog.log.transactions.producer_tracker import ProducerTracker, Transaction
 from spark_segmentlog.log.transactions.transaction_walk import (
-    QuietWalk,
     batches_below,
     check_batches,
     follow_transactions,
+    quiet_pieces,
 )
 from spark_segmentlog.record.kernels import producers as kernels
 from spark_segmentlog.record.read.header_table import HeaderTable
@@ -192,15 +192,16 @@ class TransactionOutcomes:
         while not self._is_decided(segment, piece):
             current = self._segment
             assert current is not None
-            walk = QuietWalk(
+            for ahead, position in quiet_pieces(
                 current,
                 self._buffer,
-                self._end_offset_of(current),
-                self._skip_corrupt,
-                self._check_crcs and self._skip_corrupt,
-                FIRST_LOOK_AHEAD_BYTES,
-            )
-            for ahead, position in walk.pieces(self._position, self._file_of(current)):
+                start_position=self._position,
+                end_offset=self._end_offset_of(current),
+                skip_corrupt=self._skip_corrupt,
+                check_crcs=self._check_crcs and self._skip_corrupt,
+                file=self._file_of(current),
+                first_read_bytes=FIRST_LOOK_AHEAD_BYTES,
+            ):
                 self._apply(ahead, current)
                 self._position = position
                 if self._is_decided(segment, piece):

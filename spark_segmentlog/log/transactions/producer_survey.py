@@ -20,9 +20,9 @@ from spark_segmentlog.record.layout import NO_TIMESTAMP
 from spark_segmentlog.record.read.header_table import HeaderTable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class SegmentMeasures:
-    """What the walk measured of one segment.
+    """What the walk measures of one segment.
 
     Attributes
     ----------
@@ -35,9 +35,21 @@ class SegmentMeasures:
     """
 
     base_offset: int
-    largest_timestamp: int
-    records_count: int
-    earliest_horizon_ms: int
+    largest_timestamp: int = NO_TIMESTAMP
+    records_count: int = 0
+    earliest_horizon_ms: int = NO_TIMESTAMP
+
+    def add(self, table: HeaderTable) -> None:
+        """Measure the next batches."""
+        self.largest_timestamp = max(self.largest_timestamp, int(table.max_timestamp.max()))
+        # A wrapper does not say how many messages it holds: seldom more than it has bytes.
+        counts = np.where(table.records_count < 0, table.size_bytes, table.records_count)
+        self.records_count += int(counts.sum())
+        horizons = table.base_timestamp[table.has_delete_horizon]
+        if len(horizons):
+            earliest = int(horizons.min())
+            known = self.earliest_horizon_ms
+            self.earliest_horizon_ms = earliest if known < 0 else min(known, earliest)
 
 
 @dataclass(slots=True)
@@ -67,7 +79,7 @@ class ProducerSurvey:
         CorruptRecordError
         """
         self.producers.next_offset = max(self.next_offset, segment.base_offset)
-        measures = _Measures()
+        measures = SegmentMeasures(segment.base_offset)
         with segment.walk(WalkOptions(compares_last=True), buffer=buffer) as walk:
             for piece in walk.pieces():
                 measures.add(piece.table)
@@ -77,7 +89,7 @@ class ProducerSurvey:
                 ]
             if segment.end_offset_bound is not None:
                 walk.check_whole()
-        self.segments.append(measures.to_measures(segment.base_offset))
+        self.segments.append(measures)
 
 
 def survey_producers(segments: Sequence[Segment]) -> ProducerSurvey:
@@ -98,29 +110,3 @@ def survey_producers(segments: Sequence[Segment]) -> ProducerSurvey:
     for segment in segments:
         survey.follow(segment, buffer)
     return survey
-
-
-@dataclass(slots=True)
-class _Measures:
-    largest_timestamp: int = NO_TIMESTAMP
-    records_count: int = 0
-    earliest_horizon_ms: int = NO_TIMESTAMP
-
-    def add(self, table: HeaderTable) -> None:
-        self.largest_timestamp = max(self.largest_timestamp, int(table.max_timestamp.max()))
-        # A wrapper does not say how many messages it holds: seldom more than it has bytes.
-        counts = np.where(table.records_count < 0, table.size_bytes, table.records_count)
-        self.records_count += int(counts.sum())
-        horizons = table.base_timestamp[table.has_delete_horizon]
-        if len(horizons):
-            earliest = int(horizons.min())
-            known = self.earliest_horizon_ms
-            self.earliest_horizon_ms = earliest if known < 0 else min(known, earliest)
-
-    def to_measures(self, base_offset: int) -> SegmentMeasures:
-        return SegmentMeasures(
-            base_offset=base_offset,
-            largest_timestamp=self.largest_timestamp,
-            records_count=self.records_count,
-            earliest_horizon_ms=self.earliest_horizon_ms,
-        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_segmentlog.errors import CorruptRecordError, CrcMismatchError
@@ -52,8 +52,14 @@ def follow_transactions(
     for segment in opened_ahead(segments, end_offset):
         position = segment.position_for(start_offset)
         is_checked = log.check_crcs and log.skip_corrupt
-        walk = QuietWalk(segment, buffer, end_offset, log.skip_corrupt, is_checked)
-        for piece, _ in walk.pieces(position):
+        for piece, _ in quiet_pieces(
+            segment,
+            buffer,
+            start_position=position,
+            end_offset=end_offset,
+            skip_corrupt=log.skip_corrupt,
+            check_crcs=is_checked,
+        ):
             yield tracker.follow(piece, segment.log_path, start_offset)
 
 
@@ -116,62 +122,60 @@ def batches_below(piece: Piece, end_offset: int) -> Piece:
     return replace(piece, table=piece.table.select(piece.table.base_offset < end_offset))
 
 
-@dataclass(frozen=True, slots=True)
-class QuietWalk:
-    """A walk over the batches of a segment that begin below an offset; it reports nothing."""
+def quiet_pieces(
+    segment: Segment,
+    buffer: ReadBuffer,
+    *,
+    start_position: int,
+    end_offset: int,
+    skip_corrupt: bool,
+    check_crcs: bool,
+    file: LogFile | None = None,
+    first_read_bytes: int = FIRST_READ_BYTES,
+) -> Iterator[tuple[Piece, int]]:
+    """Walk the batches of a segment that begin below an offset, and report nothing.
 
-    segment: Segment
-    buffer: ReadBuffer
-    end_offset: int
-    skip_corrupt: bool
-    check_crcs: bool
-    first_read_bytes: int = FIRST_READ_BYTES
+    Yields pieces, and the position where the walk goes on after each.
+    """
+    if segment.end_offset_bound is not None:
+        end_offset = min(end_offset, segment.end_offset_bound)
+    options = WalkOptions(
+        skip_corrupt=skip_corrupt,
+        check_crcs=check_crcs,
+        is_reported=never,
+        first_read_bytes=first_read_bytes,
+    )
+    with segment.open_log() if file is None else nullcontext(file) as file:
+        walk = HeaderWalk(segment, file, options, position=start_position, buffer=buffer)
+        for piece in walk.pieces():
+            wanted = batches_below(piece, end_offset)
+            if len(wanted.table) == 0:
+                return
+            if check_crcs and not skip_corrupt:
+                # A walk that steps over bad bytes compares checksums itself.
+                _check(walk, wanted)
+            yield wanted, walk.position
+            if wanted is not piece:
+                return
 
-    def pieces(
-        self, start_position: int, file: LogFile | None = None
-    ) -> Iterator[tuple[Piece, int]]:
-        """Yield pieces, and the position where the walk goes on after each."""
-        with self.segment.open_log() if file is None else nullcontext(file) as file:
-            options = WalkOptions(
-                skip_corrupt=self.skip_corrupt,
-                check_crcs=self.check_crcs,
-                is_reported=never,
-                first_read_bytes=self.first_read_bytes,
-            )
-            walk = HeaderWalk(
-                self.segment, file, options, position=start_position, buffer=self.buffer
-            )
-            for piece in walk.pieces():
-                bound = self.segment.end_offset_bound
-                wanted = batches_below(
-                    piece, self.end_offset if bound is None else min(self.end_offset, bound)
-                )
-                if len(wanted.table) == 0:
-                    return
-                if self.check_crcs and not self.skip_corrupt:
-                    self._check(walk, wanted)
-                yield wanted, walk.position
-                if wanted is not piece:
-                    return
 
-    def _check(self, walk: HeaderWalk, piece: Piece) -> None:
-        """Compare checksums; a walk that steps over bad bytes does it itself."""
-        table = piece.table
-        is_good = check_crcs(piece.buffer, table, file_position=piece.file_position)
-        if is_good.all():
-            return
-        row = int(is_good.argmin())
-        position = int(table.position[row])
-        start_offset, end_offset = walk.missing_offsets(table, position)
-        raise CrcMismatchError(
-            WRONG_CHECKSUM,
-            source=self.segment.log_path,
-            position=position,
-            length=int(table.size_bytes[row]),
-            base_offset=int(table.base_offset[row]),
-            start_offset=start_offset,
-            end_offset=end_offset,
-        )
+def _check(walk: HeaderWalk, piece: Piece) -> None:
+    table = piece.table
+    is_good = check_crcs(piece.buffer, table, file_position=piece.file_position)
+    if is_good.all():
+        return
+    row = int(is_good.argmin())
+    position = int(table.position[row])
+    start_offset, end_offset = walk.missing_offsets(table, position)
+    raise CrcMismatchError(
+        WRONG_CHECKSUM,
+        source=walk.segment.log_path,
+        position=position,
+        length=int(table.size_bytes[row]),
+        base_offset=int(table.base_offset[row]),
+        start_offset=start_offset,
+        end_offset=end_offset,
+    )
 
 
 def check_batches(log: ListedLog, start_offset: int, end_offset: int) -> None:
@@ -181,9 +185,15 @@ def check_batches(log: ListedLog, start_offset: int, end_offset: int) -> None:
     buffer = ReadBuffer()
     segments = log.segments_between(start_offset, end_offset)
     for segment in opened_ahead(segments, end_offset):
-        walk = QuietWalk(segment, buffer, end_offset, skip_corrupt=False, check_crcs=True)
         try:
-            for _ in walk.pieces(segment.position_for(start_offset)):
+            for _ in quiet_pieces(
+                segment,
+                buffer,
+                start_position=segment.position_for(start_offset),
+                end_offset=end_offset,
+                skip_corrupt=False,
+                check_crcs=True,
+            ):
                 pass
         except CorruptRecordError as error:
             if not log.skip_corrupt:
