@@ -9,7 +9,7 @@ from typing import Final
 
 from spark_segmentlog.cli.output import OutputFormat, print_json, print_line, printable
 from spark_segmentlog.log import formats, segment
-from spark_segmentlog.log.findings import MENDS, Finding
+from spark_segmentlog.log.findings import Finding
 
 _READERS: Final = (segment.__name__, formats.__name__)
 
@@ -49,7 +49,7 @@ def print_finding(finding: Finding, output_format: OutputFormat) -> None:
             "detail": finding.detail,
             "severity": str(finding.severity),
             "broker": finding.broker or None,
-            "mend": MENDS[finding.kind],
+            "mend": finding.kind.mend,
             "refusesWrites": finding.refuses_writes,
             "isHarmless": finding.is_harmless,
         }

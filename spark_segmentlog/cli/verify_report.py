@@ -17,7 +17,7 @@ import numpy as np
 
 from spark_segmentlog.cli.output import EPOCH, format_size, format_time, printable
 from spark_segmentlog.clock import DAY_MS
-from spark_segmentlog.log.findings import MENDS, Finding
+from spark_segmentlog.log.findings import Finding
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.upkeep.segment_survey import SegmentSurvey
 
@@ -155,7 +155,7 @@ def _findings_table(findings: Sequence[Finding]) -> str:
             place,
             _offsets(finding),
             what,
-            MENDS[finding.kind],
+            finding.kind.mend,
         )
         shown = "".join(f"<td>{_text(cell)}</td>" for cell in cells)
         lines.append(f'<tr class="{finding.level}">{shown}</tr>\n')

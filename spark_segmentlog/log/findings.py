@@ -6,10 +6,10 @@ these, so that one list tells all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, Self
 
 from spark_segmentlog.errors import PreflightError, describe_offsets
 from spark_segmentlog.log.names import TopicPartition
@@ -19,43 +19,6 @@ GOES_OFFLINE: Final = (
     "a broker takes the whole log directory offline, and stops if it has no other or the metadata "
     "log is there"
 )
-
-
-class FindingKind(StrEnum):
-    """What is wrong, or worth knowing. The texts are stable: programs may compare them."""
-
-    # Of the bytes of a partition.
-    CORRUPT_BATCH = "corrupt batch"
-    TORN_TAIL = "torn tail"
-    LOST_OFFSETS = "lost offsets"
-    OFFSET_ORDER = "offset order"
-    BATCH_HEADER = "batch header"
-    OFFSET_INDEX = "offset index"
-    TIME_INDEX = "time index"
-    TRANSACTION_INDEX = "transaction index"
-    MISSING_INDEX = "missing index"
-    PRODUCER_SNAPSHOT = "producer snapshot"
-    LEADER_EPOCH = "leader epoch"
-    REMOTE_SEGMENT = "remote segment"
-    # Of a log directory.
-    OPEN_COMMIT = "open commit"
-    STAGED_FILE = "staged file"
-    META_PROPERTIES = "meta properties"
-    DIRECTORY_ID = "directory id"
-    CLUSTER_METADATA = "cluster metadata"
-    FOREIGN_FOLDER = "foreign folder"
-    PARTITION_TWICE = "partition twice"
-    CHECKPOINT = "checkpoint"
-    OFFSET_CHECKPOINT = "offset checkpoint"
-    CLEAN_MARK = "clean shutdown mark"
-    # Of a partition directory.
-    FOREIGN_FILE = "foreign file"
-    TOPIC_ID = "topic id"
-    STRAY_PARTITION = "stray partition"
-    TORN_SEGMENT = "torn segment"
-    LOG_START = "log start"
-    OWNER = "owner"
-    LINK = "link"
 
 
 class Severity(StrEnum):
@@ -89,61 +52,81 @@ _CHECKPOINT: Final = "by hand: remove the file, a broker writes it again"
 _CLUSTER: Final = "by hand: compare with the cluster's metadata"
 _NOTHING: Final = "nothing is to be done"
 
-MENDS: Final[Mapping[FindingKind, str]] = {
-    FindingKind.CORRUPT_BATCH: "`segmentlog salvage`, or " + _CUT_OUT,
-    FindingKind.TORN_TAIL: _RECOVER,
-    FindingKind.LOST_OFFSETS: "another replica; " + _RECOVER + " mends the indexes",
-    FindingKind.OFFSET_ORDER: _NOTHING,
-    FindingKind.BATCH_HEADER: _NOTHING,
-    FindingKind.OFFSET_INDEX: _RECOVER,
-    FindingKind.TIME_INDEX: _RECOVER,
-    FindingKind.TRANSACTION_INDEX: _RECOVER,
-    FindingKind.MISSING_INDEX: _RECOVER,
-    FindingKind.REMOTE_SEGMENT: _NOTHING,
-    FindingKind.PRODUCER_SNAPSHOT: "a broker's next start",
-    FindingKind.LEADER_EPOCH: "another replica's `leader-epoch-checkpoint`",
-    FindingKind.OPEN_COMMIT: _RECOVER,
-    FindingKind.STAGED_FILE: "the next write, after seven days",
-    FindingKind.META_PROPERTIES: "by hand: that of another directory, with an id of its own",
-    FindingKind.DIRECTORY_ID: "by hand: an id of its own in `meta.properties`",
-    FindingKind.CLUSTER_METADATA: "name the directory with `__cluster_metadata-0` too",
-    FindingKind.FOREIGN_FOLDER: _BY_HAND,
-    FindingKind.PARTITION_TWICE: "by hand: move the shorter copy out of the log directory",
-    FindingKind.CHECKPOINT: _CHECKPOINT,
-    FindingKind.OFFSET_CHECKPOINT: _CHECKPOINT,
-    FindingKind.CLEAN_MARK: "by hand: remove it, a broker then recovers",
-    FindingKind.FOREIGN_FILE: _BY_HAND,
-    FindingKind.TOPIC_ID: _RECOVER + " where it is missing; else " + _CLUSTER,
-    FindingKind.STRAY_PARTITION: _CLUSTER,
-    FindingKind.TORN_SEGMENT: "`segmentlog recover --apply --delete-later-segments`",
-    FindingKind.LOG_START: "by hand: lower it in `log-start-offset-checkpoint`",
-    FindingKind.OWNER: "by hand: `chown` to the owner of the log directory",
-    FindingKind.LINK: _NOTHING,
-}
-"""What takes a finding away."""
 
-SEVERITIES: Final[Mapping[FindingKind, Severity]] = {
-    FindingKind.MISSING_INDEX: Severity.HARMLESS,
-    FindingKind.PRODUCER_SNAPSHOT: Severity.HARMLESS,
-    FindingKind.REMOTE_SEGMENT: Severity.HARMLESS,
-    FindingKind.OFFSET_CHECKPOINT: Severity.HARMLESS,
-    FindingKind.CLEAN_MARK: Severity.HARMLESS,
-    FindingKind.STAGED_FILE: Severity.HARMLESS,
-    FindingKind.OPEN_COMMIT: Severity.STOP,
-    FindingKind.META_PROPERTIES: Severity.STOP,
-    FindingKind.DIRECTORY_ID: Severity.STOP,
-    FindingKind.CLUSTER_METADATA: Severity.HARMLESS,
-    FindingKind.FOREIGN_FOLDER: Severity.STOP,
-    FindingKind.PARTITION_TWICE: Severity.STOP,
-    FindingKind.CHECKPOINT: Severity.STOP,
-    FindingKind.FOREIGN_FILE: Severity.STOP,
-    FindingKind.TOPIC_ID: Severity.LOSS,
-    FindingKind.STRAY_PARTITION: Severity.LOSS,
-    FindingKind.TORN_SEGMENT: Severity.LOSS,
-    FindingKind.LOG_START: Severity.LOSS,
-    FindingKind.OWNER: Severity.STOP,
-    FindingKind.LINK: Severity.HARMLESS,
-}
+class FindingKind(StrEnum):
+    """What is wrong, or worth knowing. The texts are stable: programs may compare them.
+
+    Attributes
+    ----------
+    mend : str
+        What takes it away.
+    severity : Severity or None
+        What it costs; None where that depends on what was found.
+    """
+
+    mend: str
+    severity: Severity | None
+
+    def __new__(cls, text: str, mend: str = "", severity: Severity | None = None) -> Self:
+        """Make a kind that equals its text."""
+        kind = str.__new__(cls, text)
+        kind._value_ = text
+        kind.mend = mend
+        kind.severity = severity
+        return kind
+
+    # Of the bytes of a partition.
+    CORRUPT_BATCH = "corrupt batch", f"`segmentlog salvage`, or {_CUT_OUT}"
+    TORN_TAIL = "torn tail", _RECOVER
+    LOST_OFFSETS = "lost offsets", f"another replica; {_RECOVER} mends the indexes"
+    OFFSET_ORDER = "offset order", _NOTHING
+    BATCH_HEADER = "batch header", _NOTHING
+    OFFSET_INDEX = "offset index", _RECOVER
+    TIME_INDEX = "time index", _RECOVER
+    TRANSACTION_INDEX = "transaction index", _RECOVER
+    MISSING_INDEX = "missing index", _RECOVER, Severity.HARMLESS
+    PRODUCER_SNAPSHOT = "producer snapshot", "a broker's next start", Severity.HARMLESS
+    LEADER_EPOCH = "leader epoch", "another replica's `leader-epoch-checkpoint`"
+    REMOTE_SEGMENT = "remote segment", _NOTHING, Severity.HARMLESS
+    # Of a log directory.
+    OPEN_COMMIT = "open commit", _RECOVER, Severity.STOP
+    STAGED_FILE = "staged file", "the next write, after seven days", Severity.HARMLESS
+    META_PROPERTIES = (
+        "meta properties",
+        "by hand: that of another directory, with an id of its own",
+        Severity.STOP,
+    )
+    DIRECTORY_ID = "directory id", "by hand: an id of its own in `meta.properties`", Severity.STOP
+    CLUSTER_METADATA = (
+        "cluster metadata",
+        "name the directory with `__cluster_metadata-0` too",
+        Severity.HARMLESS,
+    )
+    FOREIGN_FOLDER = "foreign folder", _BY_HAND, Severity.STOP
+    PARTITION_TWICE = (
+        "partition twice",
+        "by hand: move the shorter copy out of the log directory",
+        Severity.STOP,
+    )
+    CHECKPOINT = "checkpoint", _CHECKPOINT, Severity.STOP
+    OFFSET_CHECKPOINT = "offset checkpoint", _CHECKPOINT, Severity.HARMLESS
+    CLEAN_MARK = (
+        "clean shutdown mark",
+        "by hand: remove it, a broker then recovers",
+        Severity.HARMLESS,
+    )
+    # Of a partition directory.
+    FOREIGN_FILE = "foreign file", _BY_HAND, Severity.STOP
+    TOPIC_ID = "topic id", f"{_RECOVER} where it is missing; else {_CLUSTER}", Severity.LOSS
+    STRAY_PARTITION = "stray partition", _CLUSTER, Severity.LOSS
+    TORN_SEGMENT = (
+        "torn segment",
+        "`segmentlog recover --apply --delete-later-segments`",
+        Severity.LOSS,
+    )
+    LOG_START = "log start", "by hand: lower it in `log-start-offset-checkpoint`", Severity.LOSS
+    OWNER = "owner", "by hand: `chown` to the owner of the log directory", Severity.STOP
+    LINK = "link", _NOTHING, Severity.HARMLESS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +160,7 @@ class Finding:
         """What it costs."""
         # Bad bytes that refuse writes are some at which a broker would cut the log.
         of_bytes = Severity.LOSS if self.refuses_writes else Severity.FAULT
-        return SEVERITIES.get(self.kind, of_bytes)
+        return self.kind.severity or of_bytes
 
     @property
     def level(self) -> Level:

@@ -9,7 +9,7 @@ from pathlib import Path
 from spark_segmentlog import errors
 from spark_segmentlog.cli.verbs import VERBS
 from spark_segmentlog.errors import SegmentLogError
-from spark_segmentlog.log.findings import MENDS
+from spark_segmentlog.log.findings import FindingKind
 from tests.bench.__main__ import CURVES, GROUPS
 from tests.bench.measured import from_json
 from tests.bench.plots import PLOTS
@@ -75,7 +75,7 @@ def test_kinds_of_findings_are_those_of_the_code() -> None:
     page = sections((DOCS / "operating.md").read_text(), 2)
     table = page["What `verify` and `preflight` find"]
     rows = re.findall(r"^\| `([a-z ]+)` \|.*\| (.*) \|$", table, flags=re.MULTILINE)
-    assert sorted(rows) == sorted((str(kind), mend) for kind, mend in MENDS.items())
+    assert sorted(rows) == sorted((str(kind), kind.mend) for kind in FindingKind)
 
 
 def test_bounds_of_speed_are_those_that_the_benchmarks_hold() -> None:

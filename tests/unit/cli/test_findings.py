@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from spark_segmentlog.log.findings import MENDS, Finding, FindingKind, Level
+from spark_segmentlog.log.findings import Finding, FindingKind, Level
 from spark_segmentlog.testing.builder import LogBuilder
 from tests.support.running import NAME, batches, flip, run
 
 
-def test_every_kind_has_a_level_and_what_mends_it() -> None:
-    assert MENDS.keys() == set(FindingKind)
+def test_every_kind_has_a_level() -> None:
     levels = {kind: Finding(kind=kind, path="", detail="").level for kind in FindingKind}
     assert levels[FindingKind.CORRUPT_BATCH] is Level.ERROR
     assert levels[FindingKind.OFFSET_INDEX] is Level.WARNING

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from spark_segmentlog.errors import PreflightError
-from spark_segmentlog.log.findings import MENDS, SEVERITIES, Finding, FindingKind, Level, refuse
+from spark_segmentlog.log.findings import Finding, FindingKind, Level, refuse
 
 
-def test_every_kind_has_what_takes_it_away() -> None:
-    assert MENDS.keys() == set(FindingKind)
-    assert SEVERITIES.keys() <= set(FindingKind)
+def test_a_kind_is_its_text_and_tells_what_takes_it_away() -> None:
+    assert FindingKind("torn tail") is FindingKind.TORN_TAIL
+    assert pickle.loads(pickle.dumps(FindingKind.LINK)) is FindingKind.LINK
+    assert all(kind.mend for kind in FindingKind)
 
 
 def test_a_finding_names_file_position_offsets_and_what_a_broker_does() -> None:

@@ -69,7 +69,5 @@ def test_a_backlog_is_cut_into_tasks_at_segments(log: GrowingLog) -> None:
     for base in range(0, 40, 10):
         log.append(batch(base, 10, size=300_000), base=base)
     tasks: Sequence[Any] = Stream(log.path).reader.partitions(offsets(p0=0), offsets(p0=40))
-    ranges = [
-        (slice.start_offset, slice.end_offset) for task in tasks for slice in task.split
-    ]
+    ranges = [(slice.start_offset, slice.end_offset) for task in tasks for slice in task.split]
     assert ranges == [(0, 10), (10, 20), (20, 30), (30, 40)]
