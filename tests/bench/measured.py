@@ -163,7 +163,7 @@ def _bound_cell(target: Target, by_name: Mapping[str, MeasuredFigure]) -> str:
     if target.aim is not None and not target.reaches_aim(figure.median):
         text += f"; {target.aim:g} is aimed at, **not reached**"
     if ceiling is not None:
-        text += f"; ready-made Arrow reaches {ceiling.median:.3g}"
+        text += f"; Spark's Python API alone reaches {ceiling.median:.3g}"
     return text
 
 
