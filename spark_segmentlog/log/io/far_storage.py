@@ -7,7 +7,7 @@ import glob
 from abc import abstractmethod
 from typing import NamedTuple
 
-from spark_segmentlog.log.io.reading import LogFile, OpeningStorage
+from spark_segmentlog.log.io.reading import LogFile, Storage
 from spark_segmentlog.log.io.remote_file import RangeSource, RemoteFile
 
 
@@ -23,7 +23,7 @@ class Child(NamedTuple):
     version: str | None = None
 
 
-class FarStorage(OpeningStorage):
+class FarStorage(Storage):
     """A file system that is not the local one; paths are its own, without a scheme."""
 
     __slots__ = ()
@@ -66,18 +66,6 @@ class FarStorage(OpeningStorage):
         if not self.is_directory(base):
             return []
         return [f"{prefix}{name}" for name in fnmatch.filter(self.list_names(base), part)]
-
-    @abstractmethod
-    def size(self, path: str) -> int:
-        """Measure a file, in bytes."""
-
-    @abstractmethod
-    def exists(self, path: str) -> bool:
-        """Tell whether a file or folder is there."""
-
-    @abstractmethod
-    def is_directory(self, path: str) -> bool:
-        """Tell whether a path is a folder."""
 
     @abstractmethod
     def ranges(self, path: str) -> RangeSource:

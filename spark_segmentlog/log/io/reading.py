@@ -19,8 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Final
 
 from spark_segmentlog.errors import LogPermissionError, NotAFileError, NotALogDirectoryError
 from spark_segmentlog.log.io.closing import Closing
@@ -37,39 +36,37 @@ _SECRET: Final = re.compile(r"(?<=://)[^/@?]*@|\?.*")
 _LOCAL_URI: Final = re.compile(r"file:(?:/|///+|//localhost/+)(?!/)")
 
 
-class LogFile(Protocol):
+class LogFile(Closing):
     """A file that is open for reading at any position."""
 
+    __slots__ = ()
     path: str
 
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
-
+    @abstractmethod
     def size(self) -> int:
         """Measure the file, in bytes, as it is now."""
 
-    def pread_into(self, buffer: npt.NDArray[np.uint8], position: int, length: int) -> int:
-        """Read bytes at a position to the start of a buffer; fewer only at the end of the file."""
-
+    @abstractmethod
     def read_at(self, position: int, length: int) -> bytes:
         """Read bytes at a position; fewer only at the end of the file."""
 
+    def pread_into(self, buffer: npt.NDArray[np.uint8], position: int, length: int) -> int:
+        """Read bytes at a position to the start of a buffer; fewer only at the end of the file."""
+        data = self.read_at(position, length)
+        buffer.data[: len(data)] = data
+        return len(data)
+
     def next_data_position(self, position: int) -> int | None:
         """Find where bytes that may not be zero begin, from a position on; None for nowhere."""
-
-    def close(self) -> None:
-        """Close the file."""
+        return position if position < self.size() else None
 
 
-class Storage(Protocol):
+class Storage(ABC):
     """Where files are: the local disk, or a file system of pyarrow. Pickles."""
 
+    __slots__ = ()
+
+    @abstractmethod
     def open_input(
         self, path: str, *, reads_blocks: bool = True, size: int | None = None
     ) -> LogFile:
@@ -85,56 +82,40 @@ class Storage(Protocol):
             ask; that the file is not there may then show at the first read.
         """
 
-    def read_file(self, path: str) -> bytes | None:
-        """Read a small file whole; None where it is not there."""
-
-    def read_start(self, path: str, length: int) -> bytes | None:
-        """Read the first bytes of a file; None where it is not there."""
-
+    @abstractmethod
     def size(self, path: str) -> int:
         """Measure a file, in bytes."""
 
+    @abstractmethod
     def exists(self, path: str) -> bool:
         """Tell whether a file or folder is there."""
 
+    @abstractmethod
     def is_directory(self, path: str) -> bool:
         """Tell whether a path is a folder."""
 
+    @abstractmethod
     def list_names(self, path: str) -> list[str]:
         """List the names of all that is in a folder, in no order."""
 
-    def list_sizes(self, path: str) -> Mapping[str, int | None]:
-        """List the names of all that is in a folder, with sizes where a listing has them."""
-
+    @abstractmethod
     def list_directories(self, path: str) -> tuple[list[str], list[str]]:
         """List the names of the folders, then of all else, in a folder."""
 
+    @abstractmethod
     def real_path(self, path: str) -> str:
         """Name the same file in one way only."""
 
+    @abstractmethod
     def glob(self, pattern: str) -> list[str]:
         """List the paths that a pattern matches, in no order."""
 
-
-class OpeningStorage(ABC):
-    """A `Storage` that reads small files by opening them."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def open_input(
-        self, path: str, *, reads_blocks: bool = True, size: int | None = None
-    ) -> LogFile:
-        """Open a file for reading."""
-
-    @abstractmethod
-    def list_names(self, path: str) -> list[str]:
-        """List the names of all that is in a folder, in no order."""
-
     def list_sizes(self, path: str) -> Mapping[str, int | None]:
+        """List the names of all that is in a folder, with sizes where a listing has them."""
         return dict.fromkeys(self.list_names(path))
 
     def read_file(self, path: str) -> bytes | None:
+        """Read a small file whole; None where it is not there."""
         try:
             with self.open_input(path) as file:
                 return file.read_at(0, file.size())
@@ -142,6 +123,7 @@ class OpeningStorage(ABC):
             return None
 
     def read_start(self, path: str, length: int) -> bytes | None:
+        """Read the first bytes of a file; None where it is not there."""
         try:
             with self.open_input(path) as file:
                 return file.read_at(0, min(length, file.size()))
@@ -149,7 +131,7 @@ class OpeningStorage(ABC):
             return None
 
 
-class StorageOver(OpeningStorage):
+class StorageOver(Storage):
     """A storage that asks another one."""
 
     __slots__ = ()
@@ -185,7 +167,7 @@ class StorageOver(OpeningStorage):
         return self.storage.glob(pattern)
 
 
-class _LocalFile(Closing):
+class _LocalFile(LogFile):
     """A file on the local disk."""
 
     __slots__ = ("_descriptor", "path")
@@ -218,7 +200,7 @@ class _LocalFile(Closing):
 
     def next_data_position(self, position: int) -> int | None:
         if not hasattr(os, "SEEK_DATA"):
-            return position if position < self.size() else None
+            return super().next_data_position(position)
         try:
             return os.lseek(self._descriptor, position, os.SEEK_DATA)
         except OSError as error:
@@ -259,7 +241,7 @@ def _not_a_file(path: str) -> NotAFileError:
 
 
 @dataclass(frozen=True, slots=True)
-class _LocalStorage(OpeningStorage):
+class _LocalStorage(Storage):
     """The local disk."""
 
     def open_input(

@@ -9,10 +9,6 @@ from functools import cache
 from threading import Lock
 from typing import Final, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
-from spark_segmentlog.log.io.closing import Closing
 from spark_segmentlog.log.io.reading import LogFile, not_there
 
 READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
@@ -37,7 +33,7 @@ class RangeSource(Protocol):
         """Give back what is held."""
 
 
-class RemoteFile(Closing):
+class RemoteFile(LogFile):
     """A file that is read in blocks where one read goes on from the other, the next ones ahead.
 
     Blocks grow to some MiB; they have that size at once where it was said that all of the file is
@@ -84,11 +80,6 @@ class RemoteFile(Closing):
             self._size = int(self._source.size())
         return self._size
 
-    def pread_into(self, buffer: npt.NDArray[np.uint8], position: int, length: int) -> int:
-        data = self.read_at(position, length)
-        buffer[: len(data)] = np.frombuffer(data, np.uint8)
-        return len(data)
-
     def read_at(self, position: int, length: int) -> bytes:
         end = min(position + length, self.size())
         if position >= end:
@@ -102,9 +93,6 @@ class RemoteFile(Closing):
             parts.append(block[position - start : end - start])
             position += len(parts[-1])
         return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def next_data_position(self, position: int) -> int | None:
-        return position if position < self.size() else None
 
     def close(self) -> None:
         """Close the file, once nothing is fetched of it any more."""

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_segmentlog.errors import RemoteStorageError
-from spark_segmentlog.log.io.closing import Closing
 from spark_segmentlog.log.io.reading import LogFile
 from spark_segmentlog.log.io.remote_file import READ_AHEAD_BYTES
 from spark_segmentlog.log.tier.encryption import Decrypt, DecryptionError
@@ -27,7 +26,7 @@ from spark_segmentlog.log.tier.manifest import SegmentManifest
 _KEPT_BYTES: Final = 2 * READ_AHEAD_BYTES
 
 
-class ChunkedFile(Closing):
+class ChunkedFile(LogFile):
     """The plain bytes of a log in chunks.
 
     Parameters
@@ -72,9 +71,6 @@ class ChunkedFile(Closing):
             buffer[done : done + len(part)] = np.frombuffer(part, np.uint8)
             done += len(part)
         return done
-
-    def next_data_position(self, position: int) -> int | None:
-        return position if position < self.size() else None
 
     def close(self) -> None:
         """Close the stored log, once nothing is fetched of it any more."""

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_segmentlog.errors import RemoteStorageError
-from spark_segmentlog.log.io.closing import Closing
 from spark_segmentlog.log.io.reading import LogFile, Storage, StorageOver
 from spark_segmentlog.log.names import (
     BASE_OFFSET_DIGITS,
@@ -34,7 +33,7 @@ INDEX_KINDS: Final = {
 """By the suffix under which each lies beside a local log."""
 
 
-class BytesFile(Closing):
+class BytesFile(LogFile):
     """Bytes that were read already, as a file."""
 
     def __init__(self, path: str, data: bytes) -> None:
@@ -47,19 +46,11 @@ class BytesFile(Closing):
     def read_at(self, position: int, length: int) -> bytes:
         return self._data[position : position + length]
 
-    def pread_into(self, buffer: npt.NDArray[np.uint8], position: int, length: int) -> int:
-        data = self.read_at(position, length)
-        buffer[: len(data)] = np.frombuffer(data, np.uint8)
-        return len(data)
-
-    def next_data_position(self, position: int) -> int | None:
-        return position if position < len(self._data) else None
-
     def close(self) -> None:
         """Do nothing: there is nothing to give back."""
 
 
-class EndOfFile(Closing):
+class EndOfFile(LogFile):
     """What follows a position of a file, as a file of its own."""
 
     def __init__(self, file: LogFile, start_position: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from spark_segmentlog.log.formats import checkpoints
-from spark_segmentlog.log.io.reading import LogFile, OpeningStorage, Storage, not_there
+from spark_segmentlog.log.io.reading import LogFile, Storage, not_there
 from spark_segmentlog.log.names import (
     BASE_OFFSET_DIGITS,
     LOG_SUFFIX,
@@ -25,7 +25,7 @@ from spark_segmentlog.log.tier.remote_log import RemoteLog
 from spark_segmentlog.log.tier.remote_segment import RemotePiece
 
 
-class TieredStorage(OpeningStorage):
+class TieredStorage(Storage):
     """The files of one partition directory, local and remote. Pickles.
 
     Parameters
