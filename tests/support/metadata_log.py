@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-from spark_segmentlog.log.directory.cluster_metadata import read_cluster_topics
+from spark_segmentlog.log.directory.cluster_metadata import read_cluster_metadata
 from spark_segmentlog.testing.builder import (
     LogBuilder,
     RecordSpec,
@@ -62,7 +62,7 @@ def metadata_log(directory: Path, *values: bytes) -> str:
 
 
 def replicas(path: str) -> dict[str, dict[int, tuple[int, ...]]]:
-    return {name: known.replicas for name, known in read_cluster_topics(path).items()}
+    return {name: known.replicas for name, known in read_cluster_metadata(path).topics.items()}
 
 
 def log_of(path: Path, name: str, *records: RecordSpec, number: int = 0) -> Path:

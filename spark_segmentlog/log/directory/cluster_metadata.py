@@ -86,17 +86,6 @@ class ClusterMetadata:
     directory_ids: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
 
-def read_cluster_topics(log_directory: str) -> dict[str, ClusterTopic]:
-    """Read the topics that the metadata log in a log directory ends with.
-
-    Raises
-    ------
-    UnsafeTargetError
-        A record that cannot be read: nothing is known then.
-    """
-    return read_cluster_metadata(log_directory).topics
-
-
 def read_cluster_metadata(log_directory: str) -> ClusterMetadata:
     """Read what the metadata log in a log directory ends with.
 
@@ -124,7 +113,7 @@ def is_tiered(topic: str, log_directories: Iterable[str]) -> bool | None:
         if not LOCAL.is_directory(os.path.join(directory, str(METADATA_PARTITION))):
             continue
         try:
-            known = read_cluster_topics(directory).get(topic)
+            known = read_cluster_metadata(directory).topics.get(topic)
         except (SegmentLogError, FileNotFoundError):
             # It is written at this moment, or damaged: whoever verifies it is told.
             return None

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from spark_segmentlog.errors import LogPermissionError
-from spark_segmentlog.log.directory.paths import FolderReader
 from spark_segmentlog.log.directory.state import LogDirectoryState
 from spark_segmentlog.log.io.as_listed import StorageAsListed
 from spark_segmentlog.log.io.reading import LOCAL, Storage
-from spark_segmentlog.log.io.signature import FileSignature
+from spark_segmentlog.log.io.signature import FileSignature, list_whole
 
 _T = TypeVar("_T")
 
@@ -65,7 +64,7 @@ def _signature_of(storage: Storage, path: str) -> Hashable | None:
         return None
 
 
-class RememberingReader(FolderReader):
+class RememberingReader:
     """Reads of folders only what changed.
 
     Parameters
@@ -73,7 +72,7 @@ class RememberingReader(FolderReader):
     log_directories : collection of str
         Those that are known for log directories, whatever they hold now.
     is_patient : bool
-        Whether to wait for partitions where there is none yet.
+        Whether to wait for partitions where there is none yet; else that is an error.
     """
 
     def __init__(
@@ -84,9 +83,12 @@ class RememberingReader(FolderReader):
         self.is_patient = is_patient
 
     def list_directories(self, storage: Storage, path: str) -> tuple[list[str], list[str]]:
-        """List the names of the folders and of the other files in a folder."""
-        whole = super().list_directories
-        return self._memo.get(storage, path, "names", lambda: whole(storage, path))
+        """List the names of the folders and of the other files in a folder, until believed."""
+
+        def read() -> tuple[list[str], list[str]]:
+            return list_whole(storage, path, lambda: storage.list_directories(path), _agree)
+
+        return self._memo.get(storage, path, "names", read)
 
     def read_state(self, log_directory: str, storage: Storage) -> LogDirectoryState:
         """Read the state of a log directory."""
@@ -99,3 +101,10 @@ class RememberingReader(FolderReader):
     def is_known(self, path: str) -> bool:
         """Tell whether a folder was a log directory before."""
         return path in self._log_directories
+
+
+def _agree(
+    earlier: tuple[list[str], list[str]], later: tuple[list[str], list[str]], attempt: int
+) -> bool:
+    """Tell whether two listings show the same folders; plain files come and go at the top."""
+    return set(earlier[0]) == set(later[0])

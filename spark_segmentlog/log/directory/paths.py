@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from spark_segmentlog.errors import (
     EmptyLogDirectoryError,
     LogPathNotFoundError,
     NotALogDirectoryError,
 )
+from spark_segmentlog.log.directory.folder_memo import RememberingReader
 from spark_segmentlog.log.directory.journal import COMMIT_DIRECTORY_NAME
 from spark_segmentlog.log.directory.state import LogDirectoryState
 from spark_segmentlog.log.directory.versions import VERSIONS_FILE_NAME
@@ -29,7 +30,7 @@ from spark_segmentlog.log.io.as_listed import as_listed
 from spark_segmentlog.log.io.lock import BROKER_LOCK_FILE_NAME
 from spark_segmentlog.log.io.reading import LOCAL, Storage, without_secrets
 from spark_segmentlog.log.io.remote import resolve_storage
-from spark_segmentlog.log.io.signature import LISTING_ATTEMPTS, list_whole
+from spark_segmentlog.log.io.signature import LISTING_ATTEMPTS
 from spark_segmentlog.log.names import (
     ASIDE_DIRECTORY_SUFFIXES,
     CLEANED_SUFFIX,
@@ -85,40 +86,8 @@ class ListedPartition:
     is_named: bool = False
 
 
-class FolderReader:
-    """How folders are read on the way to partitions; a subclass may remember what it read.
-
-    Attributes
-    ----------
-    is_patient : bool
-        Whether to wait for partitions where there is none yet; else that is an error.
-    """
-
-    is_patient = False
-
-    def list_directories(self, storage: Storage, path: str) -> tuple[list[str], list[str]]:
-        """List the names of the folders and of the other files in a folder."""
-        return list_whole(storage, path, lambda: storage.list_directories(path), _agree)
-
-    def read_state(self, log_directory: str, storage: Storage) -> LogDirectoryState:
-        """Read the state of a log directory."""
-        return LogDirectoryState.read(log_directory, storage)
-
-    def is_known(self, path: str) -> bool:
-        """Tell whether a folder was a log directory before."""
-        return False
-
-
-class PlaceFinder(Protocol):
-    """Finds partitions where no log directory is."""
-
-    def find_places(
-        self, storage: Storage, path: str, directories: Sequence[str] | None
-    ) -> list[ListedPartition]:
-        """Find the partitions at a path; none where nothing of the kind is there.
-
-        `directories` are the folders in it, None where it was not listed.
-        """
+FindPlaces = Callable[[Storage, str, Sequence[str] | None], list[ListedPartition]]
+"""Finds partitions at a path that is no log directory, by the folders in it if it was listed."""
 
 
 class PathResolver:
@@ -130,7 +99,9 @@ class PathResolver:
         Without a file system, the local disk or what a path's scheme says.
     include_deleted : bool
         Whether ``-delete`` and ``-stray`` directories count.
-    finder : PlaceFinder, optional
+    reader : RememberingReader
+        Reads the folders.
+    find_places : callable
         Asked where a path is no log directory.
 
     Attributes
@@ -143,14 +114,14 @@ class PathResolver:
         self,
         filesystem: Any,
         *,
+        reader: RememberingReader,
+        find_places: FindPlaces,
         include_deleted: bool = False,
-        reader: FolderReader | None = None,
-        finder: PlaceFinder | None = None,
     ) -> None:
-        self._finder = finder
+        self._find_places = find_places
         self._filesystem = filesystem
         self._include_deleted = include_deleted
-        self._reader = reader or FolderReader()
+        self._reader = reader
         self._places: dict[str, ListedPartition] = {}
         self._states: dict[str, LogDirectoryState] = {}
         self._empty: list[EmptyLogDirectoryError] = []
@@ -252,9 +223,7 @@ class PathResolver:
         self, storage: Storage, path: str, directories: Sequence[str] | None = None
     ) -> bool:
         """Look for partitions that are in no log directory."""
-        places = (
-            [] if self._finder is None else self._finder.find_places(storage, path, directories)
-        )
+        places = self._find_places(storage, path, directories)
         for place in places:
             self._places.setdefault(place.directory, place)
             if place.log_directory not in self._states:
@@ -352,13 +321,6 @@ def _may_get_partitions(directories: Sequence[str], others: Sequence[str]) -> bo
         return True
     is_moving = any(find_aside_topic_partition(name) for name in directories)
     return is_moving or not LOG_DIRECTORY_FILES.isdisjoint(others)
-
-
-def _agree(
-    earlier: tuple[list[str], list[str]], later: tuple[list[str], list[str]], attempt: int
-) -> bool:
-    """Tell whether two listings show the same folders; plain files come and go at the top."""
-    return set(earlier[0]) == set(later[0])
 
 
 def _names_internal_topics(pattern: str) -> bool:

@@ -237,7 +237,7 @@ class _Source:
                 self.filesystem,
                 include_deleted=self.include_deleted,
                 reader=reader,
-                finder=self.tier,
+                find_places=self.tier.find_places,
             )
             try:
                 states = resolver.resolve(self.paths)

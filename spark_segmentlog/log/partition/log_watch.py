@@ -162,7 +162,7 @@ class LogWatch:
     def _look_once(self) -> tuple[dict[TopicPartition, WatchedPartitionLog], bool]:
         """Look, and tell whether no commit came by meanwhile."""
         reader = RememberingReader(self._memo, self._log_directories, is_patient=True)
-        resolver = PathResolver(self._storage, reader=reader, finder=self._tier)
+        resolver = PathResolver(self._storage, reader=reader, find_places=self._tier.find_places)
         states = resolver.resolve(self._paths)
         places = self._tier.attach(resolver.places, states, resolver.storages)
         wanted = places_of(places, self._topics)

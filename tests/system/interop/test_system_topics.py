@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from spark_segmentlog import lag, read_arrow
-from spark_segmentlog.log.directory.cluster_metadata import read_cluster_topics
+from spark_segmentlog.log.directory.cluster_metadata import read_cluster_metadata
 from spark_segmentlog.record.system.message_reader import ByteCursor, read_message
 from spark_segmentlog.record.system.records import json_value, record_types
 from spark_segmentlog.record.system.schemas import message_schemas
@@ -279,7 +279,7 @@ def test_members_of_groups_of_both_protocols(traffic: Traffic) -> None:
 def test_what_the_cluster_knows_of_its_topics(traffic: Traffic) -> None:
     (folder,) = traffic.folders("__cluster_metadata")
     assert list(folder.glob("*.checkpoint")), "the broker wrote no snapshot"
-    topics = read_cluster_topics(str(folder.parent))
+    topics = read_cluster_metadata(str(folder.parent)).topics
     assert topics["kept"].replicas == {0: (1,), 1: (1,), 2: (1,)}
     assert "removed" not in topics
     rows = read_arrow(traffic.broker.log_directories, view="cluster_metadata").read_all()
@@ -312,7 +312,7 @@ def test_a_metadata_log_without_its_front_still_knows_its_topics(
     assert None not in {row["topic"] for row in rows if row["type"] == "PartitionChangeRecord"}
     known = {
         (topic, partition)
-        for topic, described in read_cluster_topics(str(folder.parent)).items()
+        for topic, described in read_cluster_metadata(str(folder.parent)).topics.items()
         for partition in described.replicas
     }
     made = {(row["topic"], row["partition"]) for row in rows if row["type"] == "PartitionRecord"}

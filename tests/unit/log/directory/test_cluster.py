@@ -9,7 +9,7 @@ import pytest
 
 from spark_segmentlog.errors import UnknownTopicOrPartitionError, UnsafeTargetError
 from spark_segmentlog.log.directory.cluster import read_cluster
-from spark_segmentlog.log.directory.cluster_metadata import read_cluster_topics
+from spark_segmentlog.log.directory.cluster_metadata import read_cluster_metadata
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.write.targets import read_target_layout
 from spark_segmentlog.testing.builder import LogBuilder
@@ -66,7 +66,7 @@ def test_settings_of_topics_and_brokers_as_they_were_set_last(tmp_path: Path) ->
         setting(4, "2", "log.retention.ms", "10"),
         setting(16, "t", "interval.ms", "11"),
     )
-    assert read_cluster_topics(path)["t"].settings == {"retention.ms": "6"}
+    assert read_cluster_metadata(path).topics["t"].settings == {"retention.ms": "6"}
     cluster = read_cluster([path])
     assert cluster is not None
     assert cluster.node_id == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_segmentlog.errors import UnsafeTargetError
-from spark_segmentlog.log.directory.cluster_metadata import read_cluster_topics
+from spark_segmentlog.log.directory.cluster_metadata import read_cluster_metadata
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.write import targets
 from spark_segmentlog.log.write.targets import make_log_directories, read_target_layout
@@ -31,7 +31,7 @@ from tests.support.metadata_log import (
 
 def test_topics_of_real_brokers(tmp_path: Path) -> None:
     log = unpack("kafka-4.3.1", "crashed", tmp_path)
-    topics = read_cluster_topics(log.log_directories[0])
+    topics = read_cluster_metadata(log.log_directories[0]).topics
     assert topics["orders"].replicas == {0: (1,), 1: (1,), 2: (1,)}
     for directory in log.log_directories:
         for name in os.listdir(directory):
@@ -54,7 +54,7 @@ def test_partitions_change_and_topics_go(tmp_path: Path) -> None:
         bytes((1, 77, 0)) + b"a kind of the future",
     )
     assert replicas(path) == {"kept": {0: (1, 2, 3), 1: (1, 2)}}
-    assert read_cluster_topics(path)["kept"].max_replicas == 3
+    assert read_cluster_metadata(path).topics["kept"].max_replicas == 3
 
 
 def test_records_of_a_transaction_count_once_it_has_ended(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_record_that_cannot_be_read_means_that_nothing_is_known(
 ) -> None:
     path = metadata_log(tmp_path, value)
     with pytest.raises(UnsafeTargetError, match="cannot read the cluster's metadata"):
-        read_cluster_topics(path)
+        read_cluster_metadata(path)
 
 
 def test_new_partitions_are_dealt_out_evenly_and_alike_for_all(tmp_path: Path) -> None:
@@ -134,8 +134,8 @@ def test_where_many_new_partitions_go_is_worked_out_few_times(tmp_path: Path) ->
 def test_a_topic_made_anew_has_none_of_the_settings_of_the_old_one(tmp_path: Path) -> None:
     old = [topic("t", 1), setting(2, "t", "remote.storage.enable", "true"), remove(1)]
     path = metadata_log(tmp_path, *old, topic("t", 2))
-    assert read_cluster_topics(path)["t"].settings == {}
-    assert not read_cluster_topics(path)["t"].is_tiered
+    assert read_cluster_metadata(path).topics["t"].settings == {}
+    assert not read_cluster_metadata(path).topics["t"].is_tiered
 
 
 def test_a_later_version_is_read_as_the_last_one_that_is_known(tmp_path: Path) -> None:
