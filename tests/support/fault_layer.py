@@ -9,8 +9,8 @@ with an error code, once, as a full or broken disk does.
 sync, for each folder its names at the last sync and after every change since. It keeps a second
 link to every file, so that one whose name is lost, or whose removal is, comes back as the same
 file. What a file was cut by, or had reserved, is bytes like any others: it lasts with a sync, and
-is else undone or half done. That the system was told to begin writing (`start_writeback`) makes
-nothing last.
+is else undone or half done. That the system was told to begin writing (`start_writeback`), or to
+find blocks for what comes (`lay_out`), makes nothing last.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ OPERATIONS = (
     "copy_range",
     "set_modified_time",
     "start_writeback",
+    "lay_out",
 )
 # Each opens a file, which a process with too many of them cannot.
 OPENING_READS = ("open_plain_file", "open_input", "read_file", "read_start")
@@ -50,8 +51,9 @@ TAKING_ROOM = (
     *("create_exclusive", "open_for_update", "write_all", "fsync", "fsync_directory", "rename"),
     *("mkdir", "allocate", "copy_range"),
 )
-# A hint, whose errors nobody sees.
-FAILING = tuple(name for name in OPERATIONS if name != "start_writeback")
+# Their errors nobody sees.
+HINTS = ("start_writeback", "lay_out")
+FAILING = tuple(name for name in OPERATIONS if name not in HINTS)
 # Where each error of the system comes from.
 SOURCES = {
     errno.ENOSPC: TAKING_ROOM,

@@ -15,6 +15,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ctypes import c_int, c_int64, c_uint
 from functools import cache
 from typing import Any, Final
 
@@ -32,6 +33,7 @@ CANNOT_COPY_INSIDE: Final = frozenset((errno.EXDEV, errno.ENOSYS, errno.EOPNOTSU
 # What posix_fallocate answers on file systems that cannot reserve.
 CANNOT_RESERVE: Final = frozenset((errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL))
 _SYNC_FILE_RANGE_WRITE: Final = 2
+_FALLOC_FL_KEEP_SIZE: Final = 1
 
 _log = logging.getLogger(__name__)
 
@@ -155,19 +157,29 @@ def start_writeback(descriptor: int, position: int, length: int) -> None:
 
     A hint: the sync that follows has less to wait for, and alone tells of errors.
     """
-    sync_file_range = _find_sync_file_range()
+    sync_file_range = _find_call("sync_file_range", (c_int, c_int64, c_int64, c_uint))
     if sync_file_range is not None:
         sync_file_range(descriptor, position, length, _SYNC_FILE_RANGE_WRITE)
 
 
+def lay_out(descriptor: int, position: int, length: int) -> None:
+    """Have the system find blocks for bytes to come, where it can be told to; the size stays.
+
+    A hint: they are written with less work. To truncate the file gives back what was not needed.
+    """
+    fallocate = _find_call("fallocate", (c_int, c_int, c_int64, c_int64))
+    if fallocate is not None:
+        fallocate(descriptor, _FALLOC_FL_KEEP_SIZE, position, length)
+
+
 @cache
-def _find_sync_file_range() -> Any:
-    """Find the system call, which only Linux has, and Python has no name for."""
+def _find_call(name: str, argument_types: tuple[Any, ...]) -> Any:
+    """Find a system call that only Linux has, and Python has no name for."""
     try:
-        function = ctypes.CDLL(None).sync_file_range
+        function = getattr(ctypes.CDLL(None), name)
     except (AttributeError, OSError, TypeError):
         return None
-    function.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    function.argtypes = argument_types
     return function
 
 

@@ -18,6 +18,8 @@ from spark_segmentlog.log.segment.growth import SegmentConfig
 from spark_segmentlog.record.layout import CRC_LENGTH, CRC_OFFSET
 from spark_segmentlog.record.write.encoder import EncodedBatches
 
+MAX_LAID_OUT_BYTES: Final = 32 * 1024 * 1024
+
 _log = logging.getLogger(__name__)
 
 
@@ -75,6 +77,7 @@ class OpenStagedFile:
         self._descriptor = files.create_exclusive(path)
         self._extents: list[_GrowingExtent] = []
         self._size_bytes = 0
+        self._laid_out_bytes = 0
         self._header_checksum = 0
         self._is_synced = False
 
@@ -102,6 +105,9 @@ class OpenStagedFile:
         if self._is_synced and not self.is_open:
             return
         self._reopen()
+        if self._laid_out_bytes > self._size_bytes:
+            files.truncate(self._descriptor, self._size_bytes)
+        self._laid_out_bytes = self._size_bytes
         files.fsync(self._descriptor)
         self._is_synced = True
         self._close()
@@ -129,6 +135,7 @@ class OpenStagedFile:
         self._reopen()
         first = int(encoded.positions[start])
         last = int(encoded.positions[end - 1] + encoded.sizes_bytes[end - 1])
+        self._lay_out(last - first)
         files.write_all(self._descriptor, encoded.buffer[first:last].data, self._size_bytes)
         files.start_writeback(self._descriptor, self._size_bytes, last - first)
         self._is_synced = False
@@ -142,6 +149,19 @@ class OpenStagedFile:
             self._header_checksum,
         )
         self._extend(partition_index, encoded, start, end)
+
+    def _lay_out(self, length_bytes: int) -> None:
+        """Before a file grows, have as much again laid out; one that is written at once needs none.
+
+        To find blocks piece by piece is a third of the work of writing them.
+        """
+        start = max(self._laid_out_bytes, self._size_bytes)
+        missing_bytes = self._size_bytes + length_bytes - start
+        if self._size_bytes == 0 or missing_bytes <= 0:
+            return
+        length_bytes = max(missing_bytes, min(self._size_bytes, MAX_LAID_OUT_BYTES))
+        files.lay_out(self._descriptor, start, length_bytes)
+        self._laid_out_bytes = start + length_bytes
 
     def _extend(self, partition_index: int, encoded: EncodedBatches, start: int, end: int) -> None:
         """Book batches, in a new extent wherever a segment would have to roll."""

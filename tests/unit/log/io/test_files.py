@@ -18,6 +18,11 @@ def open_new(path: Path) -> int:
     return files.create_exclusive(str(path))
 
 
+def forget_hints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no system call that only Linux has."""
+    monkeypatch.setattr(files, "_find_call", lambda *arguments: None)
+
+
 def test_write_all_goes_on_after_short_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,14 +123,17 @@ def test_missing_names_are_an_error_unless_they_may_be_missing(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("has_call", [True, False])
-def test_writeback_is_a_hint_and_changes_nothing(
+def test_hints_to_the_system_change_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_call: bool
 ) -> None:
     if not has_call:
-        monkeypatch.setattr(files, "_find_sync_file_range", lambda: None)
+        forget_hints(monkeypatch)
     descriptor = open_new(tmp_path / "file")
     try:
-        files.write_all(descriptor, b"12345", 0)
+        files.write_all(descriptor, b"12", 0)
+        files.lay_out(descriptor, 2, 1 << 20)
+        files.lay_out(descriptor, 2, 1 << 62)
+        files.write_all(descriptor, b"345", 2)
         files.start_writeback(descriptor, 0, 5)
         files.start_writeback(descriptor, 100, 5)
         files.fsync(descriptor)
@@ -139,7 +147,7 @@ def test_a_commit_does_without_what_only_some_systems_have(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: str
 ) -> None:
     monkeypatch.delattr(os, taken)
-    monkeypatch.setattr(files, "_find_sync_file_range", lambda: None)
+    forget_hints(monkeypatch)
     directory = tmp_path / "log"
     directory.mkdir()
     counts = {TopicPartition("t", 0): 40}

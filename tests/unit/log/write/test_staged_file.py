@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from spark_segmentlog.log.io import files
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.segment.growth import SegmentConfig
 from spark_segmentlog.log.write.stamping import header_checksum_of
@@ -61,3 +62,44 @@ def test_many_open_files_are_closed_in_turn(
     assert sum(count for _, count, _ in extents_of(staged)) == 200
     for file in staged.files:
         assert header_checksum_of(file.path, file.size_bytes) == file.header_checksum
+
+
+def test_a_file_that_grows_has_as_much_again_laid_out_and_gives_back_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    laid_out: list[tuple[int, int]] = []
+    lay_out = files.lay_out
+
+    def noted(descriptor: int, position: int, length: int) -> None:
+        laid_out.append((position, length))
+        lay_out(descriptor, position, length)
+
+    monkeypatch.setattr(files, "lay_out", noted)
+    monkeypatch.setattr("spark_segmentlog.log.write.staged_file.MAX_LAID_OUT_BYTES", 60_000)
+    writer = make_writer(buffer_bytes=10_000)
+    partition_index = writer.index_of(TopicPartition("t", 0), str(tmp_path))
+    sizes_bytes = []
+    for count in [200] * 40:
+        writer.write(rows(count), np.full(count, partition_index))
+        sizes_bytes.append(sum(path.stat().st_size for path in tmp_path.iterdir()))
+    (file,) = writer.finish().files
+
+    first, *later = laid_out
+    assert first == (sizes_bytes[0], sizes_bytes[0])
+    ends = [position + length for position, length in laid_out]
+    assert [position for position, _ in later] == ends[:-1]
+    assert all(length <= 60_000 for _, length in laid_out)
+    assert len(later) < len(sizes_bytes) / 2
+    assert file.size_bytes == sizes_bytes[-1] < ends[-1]
+    status = Path(file.path).stat()
+    assert status.st_size == file.size_bytes
+    assert status.st_blocks * 512 < file.size_bytes + 16_384
+
+
+def test_what_is_written_at_once_has_nothing_laid_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    laid_out: list[int] = []
+    monkeypatch.setattr(files, "lay_out", lambda *arguments: laid_out.append(1))
+    stage_partitions(tmp_path, 1, 1000)
+    assert laid_out == []
