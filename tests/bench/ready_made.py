@@ -18,9 +18,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from spark_segmentlog.record.read.decoder import ARROW_BATCH_ROWS
 from tests.bench.log_files import FIRST_TIMESTAMP_MS, KEY_BYTES, VALUE_BYTES
 
-ARROW_BATCH_ROWS = 32_768
 ROW_SCHEMA = (
     "key binary, value binary, topic string, partition int, offset bigint, "
     "timestamp timestamp, timestampType int"

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +40,9 @@ from spark_segmentlog.record.read.wrapper import OpenWrapper, plain_messages, wr
 from spark_segmentlog.record.read.wrapper_groups import WrapperGroups
 from spark_segmentlog.record.types import Bools, Bytes, Int64s, bytes_view, flat_bytes
 
+# What is written and then read by whoever gets it stays in the CPU's cache.
+ARROW_BATCH_ROWS: Final = 8192
+ARROW_BATCH_BYTES: Final = 1024 * 1024
 # No Arrow array of ours holds more bytes than 32-bit offsets can tell, a single huge record
 # included.
 _MAX_ARROW_BYTES = 1 << 30
@@ -80,8 +83,8 @@ class RecordDecoder:
         record_filter: RecordFilter = EVERY_RECORD,
         check_crcs: bool = True,
         validate_first: bool = False,
-        max_arrow_rows: int = 32768,
-        max_arrow_bytes: int = 8 * 1024 * 1024,
+        max_arrow_rows: int = ARROW_BATCH_ROWS,
+        max_arrow_bytes: int = ARROW_BATCH_BYTES,
         max_decompressed_bytes: int = NO_LIMIT,
     ) -> None:
         max_bytes = min(max_arrow_bytes, _MAX_ARROW_BYTES)
