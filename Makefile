@@ -78,7 +78,7 @@ bench-report: $(STAMP) ## write what --json of the benchmarks noted into docs/sp
 
 .PHONY: compatibility
 compatibility: java ## reading, writing and streaming with other versions of Spark, from 4.0 on
-	PYTHON=$(PYTHON) conf/compatibility $(or $(SPARK_VERSIONS),4.0.1 4.1.1 4.2.0)
+	PYTHON=$(PYTHON) conf/compatibility $(or $(SPARK_VERSIONS),4.0.1 4.1.1 4.2.0 4.3.0)
 
 .PHONY: same-output
 same-output: install ## compare rows, views, dumps and written bytes of all logs with those of commit SINCE

@@ -45,6 +45,11 @@ def versions_that_ran() -> list[tuple[str, str, str]]:
     ]
 
 
+def lacks_of(version: str) -> list[str]:
+    """List what a version that ran was found to lack, by the names in `spark.versions`."""
+    return list(_runs()[version]["lacks"])
+
+
 def _runs() -> dict[str, Any]:
     return dict(json.loads(_RUNS.read_text()))
 

@@ -19,6 +19,7 @@ from tests.support.kafka_differences import DIFFERENCES
 from tests.support.pages import DOCS, FORMS, README, pages, sections, site_pages
 from tests.support.project import PROJECT
 from tests.support.running import run
+from tests.support.vendor_environment import install_commands
 
 
 def test_every_class_of_errors_has_its_advice() -> None:
@@ -41,10 +42,9 @@ def test_conditions_of_data_loss_are_those_of_the_code() -> None:
 
 def test_packages_to_install_beside_a_vendors_spark_are_all_others() -> None:
     needed = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["dependencies"]
-    line = "pip install " + " ".join(
-        f"'{each}'" for each in needed if not each.startswith("pyspark")
-    )
-    assert line in (DOCS / "compatibility.md").read_text()
+    others = [each for each in needed if not each.startswith("pyspark")]
+    told = install_commands((DOCS / "compatibility.md").read_text())
+    assert told == [["install", *others], ["install", "--no-deps", "spark-segmentlog"]]
 
 
 def test_every_difference_from_the_kafka_source_is_shown_beside_a_broker() -> None:
