@@ -158,9 +158,11 @@ def resolve_storage(path: str, filesystem: Any = None) -> tuple[Storage, str]:
     path : str
         A local path, or a URI: ``file:``, or whatever pyarrow knows (``s3:``, ``gs:``, ``hdfs:``),
         or a registered fsspec scheme.
-    filesystem : pyarrow.fs.FileSystem, fsspec.AbstractFileSystem or StorageOptions, optional
-        A file system takes the path as it is; options say how that of the URI is reached.
+    filesystem : pyarrow.fs.FileSystem, fsspec.AbstractFileSystem, Storage or StorageOptions
+        Options say how the file system of the URI is reached; any other takes the path as it is.
     """
+    if isinstance(filesystem, Storage):
+        return filesystem, path
     if filesystem is not None and not isinstance(filesystem, StorageOptions):
         return _storage_of(filesystem), path
     if is_local(path):

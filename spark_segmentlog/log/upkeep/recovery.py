@@ -19,12 +19,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from spark_segmentlog.errors import UnsafeTargetError
 from spark_segmentlog.log.directory.cluster import Cluster, read_cluster
-from spark_segmentlog.log.directory.open_commit import has_commit_directory, read_open_commit
+from spark_segmentlog.log.directory.journal import Journal
 from spark_segmentlog.log.directory.paths import log_directory_of
 from spark_segmentlog.log.formats.checkpoints import (
     PARTITION_METADATA,
@@ -34,7 +33,7 @@ from spark_segmentlog.log.formats.checkpoints import (
 from spark_segmentlog.log.io import files
 from spark_segmentlog.log.io.lock import DEFAULT_LOCK_TIMEOUT_MS, is_locked
 from spark_segmentlog.log.io.reading import LOCAL, Storage, local_path
-from spark_segmentlog.log.io.signature import FileSignature
+from spark_segmentlog.log.io.signature import signature_of
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.partition.listed_log import RESOLVE_ATTEMPTS
 from spark_segmentlog.log.partition.partition_log import PartitionLog, while_it_is_there
@@ -43,11 +42,18 @@ from spark_segmentlog.log.upkeep.mender import Mender
 from spark_segmentlog.log.upkeep.recovery_action import (
     RecoveryAction,
     RecoveryKind,
+    end_commit_action,
     end_compaction_action,
 )
 from spark_segmentlog.log.upkeep.swap import Replacement, find_replacement, finish_replacement
 from spark_segmentlog.log.upkeep.verification import partition_logs
-from spark_segmentlog.log.write.open_commits import finish_open_commits, locked_with_open_commits
+from spark_segmentlog.log.write.after_commit import storage_after
+from spark_segmentlog.log.write.open_commits import (
+    find_open_commits,
+    finish_open_commits,
+    locked_with_open_commits,
+    with_open_commits,
+)
 
 DEFAULTS = SegmentConfig()
 _log = logging.getLogger(__name__)
@@ -82,8 +88,9 @@ def recover(
         gap remains. Then nothing that is good goes, whatever `delete_later` says.
     dry_run : bool
         Only tell what would be done with the same other parameters; takes no lock and writes
-        nothing. The files of a compaction are left alone where somebody has the log directory, or
-        nobody can tell: a broker at work makes the same ones.
+        nothing. Where somebody has the log directory, or nobody can tell, an open commit and the
+        partitions that it changes are left out, and so are the files of a compaction: a writer, or
+        a broker, at work makes the same ones.
 
     Returns
     -------
@@ -107,20 +114,15 @@ def recover(
         dry_run=dry_run,
         index_interval_bytes=index_interval_bytes,
     )
-    with ExitStack() as stack:
-        involved: Sequence[str] = [log_directory_of(path) for path in directories]
-        if not dry_run:
-            involved = stack.enter_context(
-                locked_with_open_commits(involved, timeout_ms=lock_timeout_ms)
-            )
-        actions = _end_commits(involved, dry_run=dry_run)
-        cluster = _cluster_if_known([log_directory_of(path) for path in directories])
+    if dry_run:
+        return _tell(directories, wanted, mender)
+    locks = [log_directory_of(path) for path in directories]
+    with locked_with_open_commits(locks, timeout_ms=lock_timeout_ms) as involved:
+        actions = _end_commits(involved)
+        cluster = _cluster_if_known(locks)
         for log in partition_logs(directories, wanted):
-            actions.extend(_write_topic_id(log, cluster, dry_run=dry_run))
-            if dry_run:
-                actions.extend(while_it_is_there(log, _tell(log, mender)))
-            else:
-                actions.extend(mender.mend(_end_compaction(log, actions)))
+            actions.extend(_write_topic_id(log, cluster, dry_run=False))
+            actions.extend(mender.mend(_end_compaction(log, actions)))
     return actions
 
 
@@ -152,24 +154,10 @@ def _local_paths(paths: str | Sequence[str]) -> list[str]:
     return [local_path(path) for path in ([paths] if isinstance(paths, str) else paths)]
 
 
-def _end_commits(log_directories: Sequence[str], *, dry_run: bool) -> list[RecoveryAction]:
-    open_directories = [path for path in log_directories if has_commit_directory(path)]
-    details = {}
-    for path in open_directories:
-        journal = read_open_commit(path)
-        details[path] = (
-            "what is left of a commit that never began or is over"
-            if journal is None
-            else f"write {journal.write_id} of {len(journal.partitions)} partitions"
-        )
-    if not dry_run:
-        finish_open_commits(open_directories)
-    return [
-        RecoveryAction(
-            kind=RecoveryKind.END_COMMIT, path=path, detail=details[path], is_done=not dry_run
-        )
-        for path in open_directories
-    ]
+def _end_commits(log_directories: Sequence[str]) -> list[RecoveryAction]:
+    commits = find_open_commits(log_directories)
+    finish_open_commits(commits)
+    return [end_commit_action(path, journal, is_done=True) for path, journal in commits.items()]
 
 
 def _end_compaction(log: PartitionLog, actions: list[RecoveryAction]) -> PartitionLog:
@@ -180,7 +168,60 @@ def _end_compaction(log: PartitionLog, actions: list[RecoveryAction]) -> Partiti
     return _opened_again(log, LOCAL)
 
 
-def _tell(log: PartitionLog, mender: Mender) -> Iterator[RecoveryAction]:
+def _tell(
+    directories: Sequence[str], wanted: Container[TopicPartition] | None, mender: Mender
+) -> list[RecoveryAction]:
+    """Tell what would be done.
+
+    What was found while somebody came to end the commits, or was done with it, is looked for again.
+    """
+    locks = [log_directory_of(path) for path in directories]
+    told: list[RecoveryAction] = []
+    for _ in range(RESOLVE_ATTEMPTS):
+        commits = _find_commits_cut_short(locks)
+        try:
+            told = list(_tell_after(commits, directories, wanted, mender))
+        except FileNotFoundError:
+            if _find_commits_cut_short(locks) == commits:
+                raise
+        else:
+            if _find_commits_cut_short(locks) == commits:
+                break
+    return told
+
+
+def _tell_after(
+    commits: Mapping[str, Journal | None],
+    directories: Sequence[str],
+    wanted: Container[TopicPartition] | None,
+    mender: Mender,
+) -> Iterator[RecoveryAction]:
+    """Tell what would be done, commits being ended first."""
+    for path, journal in commits.items():
+        yield end_commit_action(path, journal, is_done=False)
+    storage = storage_after(filter(None, commits.values())) if commits else None
+    cluster = _cluster_if_known([log_directory_of(path) for path in directories])
+    for log in partition_logs(directories, wanted, storage=storage):
+        if log.state.visible_range(log.topic_partition) is not None:
+            # Somebody is writing it at this moment, and will leave it whole.
+            continue
+        yield from _write_topic_id(log, cluster, dry_run=True)
+        yield from while_it_is_there(log, _tell_of(log, mender))
+
+
+def _find_commits_cut_short(log_directories: Sequence[str]) -> Mapping[str, Journal | None]:
+    """Find open commits that were cut short: they are open at a moment when nobody has a lock.
+
+    They are if they were before it, and are after it.
+    """
+    involved = with_open_commits(log_directories)
+    before = find_open_commits(involved)
+    if any(is_locked(path) is not False for path in involved):
+        return {}
+    return before if find_open_commits(involved) == before else {}
+
+
+def _tell_of(log: PartitionLog, mender: Mender) -> Iterator[RecoveryAction]:
     """Tell what would be mended in a partition in which a broker may be at work.
 
     What was found while files were renamed is believed once another look finds the same.
@@ -190,15 +231,15 @@ def _tell(log: PartitionLog, mender: Mender) -> Iterator[RecoveryAction]:
         replacement = _find_cut_short(log)
         if replacement is None:
             return list(mender.mend(log))
-        after = _opened_again(log, replacement.storage_after())
+        after = _opened_again(log, replacement.storage_after(log.storage))
         return [end_compaction_action(log, is_done=False), *mender.mend(after)]
 
     told: list[RecoveryAction] = []
     for _ in range(RESOLVE_ATTEMPTS):
-        before = FileSignature.from_path(log.directory)
+        before = signature_of(log.storage, log.directory)
         log.list_again()
         earlier, told = told, log.resolved(look)
-        if told in ([], earlier) or FileSignature.from_path(log.directory) == before:
+        if told in ([], earlier) or signature_of(log.storage, log.directory) == before:
             break
     yield from told
 
@@ -208,10 +249,10 @@ def _find_cut_short(log: PartitionLog) -> Replacement | None:
 
     They do if they stood before it, and stand after it.
     """
-    before = find_replacement(log.directory) if _is_free(log) else None
+    before = find_replacement(log.directory, log.storage) if _is_free(log) else None
     if before is None or not _is_free(log):
         return None
-    return before if find_replacement(log.directory) == before else None
+    return before if find_replacement(log.directory, log.storage) == before else None
 
 
 def _is_free(log: PartitionLog) -> bool:
@@ -245,7 +286,7 @@ def _write_topic_id(
     path = os.path.join(log.directory, PARTITION_METADATA)
     if cluster is None or known is None or os.path.basename(log.directory) != str(topic_partition):
         return
-    if read_topic_id(LOCAL, log.directory) is not None:
+    if read_topic_id(log.storage, log.directory) is not None:
         return
     if cluster.node_id not in known.replicas.get(topic_partition.partition, ()):
         return

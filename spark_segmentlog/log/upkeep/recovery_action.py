@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from spark_segmentlog.errors import describe_offsets
+from spark_segmentlog.log.directory.journal import Journal
 from spark_segmentlog.log.names import SWAP_SUFFIX, TopicPartition, segment_file_name
 from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.log.segment.segment import Segment
@@ -47,6 +48,20 @@ class RecoveryAction:
     def __str__(self) -> str:
         left = "not done, " if self.is_left else ""
         return f"{self.kind}: {left}{self.detail} (file {self.path})"
+
+
+def end_commit_action(path: str, journal: Journal | None, *, is_done: bool) -> RecoveryAction:
+    """Say that a commit is ended in a log directory; None for what is left of one without steps."""
+    return RecoveryAction(
+        kind=RecoveryKind.END_COMMIT,
+        path=path,
+        detail=(
+            "what is left of a commit that never began or is over"
+            if journal is None
+            else f"write {journal.write_id} of {len(journal.partitions)} partitions"
+        ),
+        is_done=is_done,
+    )
 
 
 def cut_action(

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 from spark_segmentlog.log.formats.producer_snapshot import ProducerState, format_producer_snapshot
 from spark_segmentlog.log.io import files
-from spark_segmentlog.log.io.after_moves import StorageAfterMoves
+from spark_segmentlog.log.io.after_changes import StorageAfterChanges, Stretch
 from spark_segmentlog.log.io.reading import LOCAL, Storage
 from spark_segmentlog.log.names import (
     BASE_OFFSET_DIGITS,
@@ -84,11 +84,14 @@ class Replacement:
     replaced: tuple[str, ...]
     swapped: tuple[str, ...]
 
-    def storage_after(self) -> Storage:
-        """Give the local disk as it is when this is done."""
+    def storage_after(self, storage: Storage) -> Storage:
+        """Give a storage as it is when this is done."""
         gone = dict.fromkeys((*self.void, *self.replaced, *self.swapped))
-        moved = {name.removesuffix(SWAP_SUFFIX): name for name in self.swapped}
-        return StorageAfterMoves(LOCAL, self.directory, {**gone, **moved})
+        moved = {
+            name.removesuffix(SWAP_SUFFIX): (Stretch(f"{self.directory}/{name}"),)
+            for name in self.swapped
+        }
+        return StorageAfterChanges(storage, {self.directory: {**gone, **moved}})
 
 
 def list_segment_files(directory: str) -> list[SegmentFile]:
@@ -198,7 +201,7 @@ def replace_segments(
     files.fsync_directory(directory)
 
 
-def find_replacement(directory: str) -> Replacement | None:
+def find_replacement(directory: str, storage: Storage = LOCAL) -> Replacement | None:
     """Find what ends, or undoes, a replacement under way; by the rules of a broker's start.
 
     Raises
@@ -206,7 +209,7 @@ def find_replacement(directory: str) -> Replacement | None:
     CorruptRecordError
         Bad bytes in a ``.swap``: where it ends, and so what it replaces, is not known.
     """
-    names = os.listdir(directory)
+    names = storage.list_names(directory)
     cleaned = _temporary_offsets(names, CLEANED_SUFFIX)
     swapped = _temporary_offsets(names, SWAP_SUFFIX)
     if not cleaned and not swapped:
@@ -221,7 +224,7 @@ def find_replacement(directory: str) -> Replacement | None:
     return Replacement(
         directory=directory,
         void=(*sorted(void), *sorted(cleaned)),
-        replaced=tuple(_replaced(directory, names, valid)),
+        replaced=tuple(_replaced(directory, names, valid, storage)),
         swapped=tuple(sorted(valid, key=lambda name: (not _is_swapped_log(name), name))),
     )
 
@@ -259,25 +262,28 @@ def _remove(directory: str, names: Iterable[str]) -> None:
     files.fsync_directory(directory)
 
 
-def _replaced(directory: str, names: Iterable[str], swapped: Mapping[str, int]) -> list[str]:
+def _replaced(
+    directory: str, names: Iterable[str], swapped: Mapping[str, int], storage: Storage
+) -> list[str]:
     """Name the plain files of segments whose records the swapped ones hold."""
     bases = [offset for name, offset in swapped.items() if _is_swapped_log(name)]
     if not bases:
         return []
     first = min(bases)
-    end = max(_next_offset(directory, base_offset) for base_offset in bases)
+    end = max(_next_offset(directory, base_offset, storage) for base_offset in bases)
     offsets = {name: _plain_offset(name) for name in sorted(names)}
     return [
         name for name, offset in offsets.items() if offset is not None and first <= offset < end
     ]
 
 
-def _next_offset(directory: str, base_offset: int) -> int:
+def _next_offset(directory: str, base_offset: int, storage: Storage) -> int:
     swapped = Segment(
         topic_partition=parse_partition_directory_name(os.path.basename(directory)),
         directory=directory,
         base_offset=base_offset,
         suffix=SWAP_SUFFIX,
+        storage=storage,
     )
     return swapped.next_offset(buffer=ReadBuffer())
 

@@ -24,7 +24,7 @@ from spark_segmentlog.log.formats.checkpoints import (
     read_text,
 )
 from spark_segmentlog.log.formats.offset_index import MAX_RELATIVE_OFFSET
-from spark_segmentlog.log.io.reading import is_local
+from spark_segmentlog.log.io.reading import Storage, is_local
 from spark_segmentlog.log.io.signature import FileSignature
 from spark_segmentlog.log.names import LOG_SUFFIX, OffsetRange, TopicPartition, segment_file_name
 from spark_segmentlog.log.partition.leader_epoch_check import EpochRun, check_leader_epochs
@@ -133,10 +133,15 @@ def partition_logs(
     remote: RemoteOptions = NO_REMOTE,
     *,
     include_deleted: bool = False,
+    storage: Storage | None = None,
 ) -> Iterator[PartitionLog]:
     """Open every copy of the partitions below some paths; a log directory may have none yet."""
     manager = LogManager.open(
-        paths, may_be_empty=True, remote=remote, include_deleted=include_deleted
+        paths,
+        filesystem=storage,
+        may_be_empty=True,
+        remote=remote,
+        include_deleted=include_deleted,
     )
     for log in manager.copies:
         if wanted is None or log.topic_partition in wanted:

@@ -52,23 +52,28 @@ def complete_indexes(
         What lies between `indexed` and the end, where it is known; else the log is walked.
     """
     if batches is None:
-        batches = _walk(topic_partition, directory, indexed, bytes_after)
+        segment = Segment(
+            topic_partition=topic_partition, directory=directory, base_offset=indexed.base_offset
+        )
+        batches = _walk(segment, indexed.size_bytes, bytes_after)
     added = append_batches(indexed, batches, index_interval_bytes=index_interval_bytes)
     write_entries(directory, indexed, added, durable=durable)
     return added.segment_end
 
 
-def _walk(
-    topic_partition: TopicPartition, directory: str, indexed: SegmentEnd, bytes_after: int
-) -> BatchExtents:
-    segment = Segment(
-        topic_partition=topic_partition,
-        directory=directory,
-        base_offset=indexed.base_offset,
-    )
+def rebuilt_indexes(
+    segment: Segment, *, bytes_after: int, index_interval_bytes: int
+) -> dict[str, bytes]:
+    """Give what `complete_indexes` writes where it makes them again, by suffix."""
+    empty = SegmentEnd.empty(segment.base_offset, created_ms=0)
+    batches = _walk(segment, 0, bytes_after)
+    return _entry_bytes(append_batches(empty, batches, index_interval_bytes=index_interval_bytes))
+
+
+def _walk(segment: Segment, position: int, bytes_after: int) -> BatchExtents:
     parts: list[BatchExtents] = []
-    if bytes_after > indexed.size_bytes:
-        tables = segment.headers(indexed.size_bytes, bytes_after)
+    if bytes_after > position:
+        tables = segment.headers(position, bytes_after)
         parts.extend(batch_extents(table) for table in tables)
     return BatchExtents.concatenate(parts)
 
@@ -77,22 +82,22 @@ def write_entries(
     directory: str, indexed: SegmentEnd, added: AppendedEntries, *, durable: bool
 ) -> None:
     """Write entries after those that stay, the final time entry last."""
-    # Joined as bytes: numpy would turn entries that it joins to the machine's byte order.
-    times = added.time_entries.tobytes() + final_time_entry(added.segment_end).tobytes()
-    for suffix, kept, entry, data in (
-        (
-            OFFSET_INDEX_SUFFIX,
-            indexed.offset_entries,
-            offset_index.ENTRY,
-            added.offset_entries.tobytes(),
-        ),
-        (TIME_INDEX_SUFFIX, indexed.time_entries, time_index.ENTRY, times),
-    ):
+    kept_bytes = {
+        OFFSET_INDEX_SUFFIX: indexed.offset_entries * offset_index.ENTRY.itemsize,
+        TIME_INDEX_SUFFIX: indexed.time_entries * time_index.ENTRY.itemsize,
+    }
+    for suffix, data in _entry_bytes(added).items():
         path = os.path.join(directory, segment_file_name(indexed.base_offset, suffix))
         if indexed.size_bytes == 0:
             files.write_atomically(path, data, durable=durable)
         else:
-            _write_after(path, kept * entry.itemsize, data, durable=durable)
+            _write_after(path, kept_bytes[suffix], data, durable=durable)
+
+
+def _entry_bytes(added: AppendedEntries) -> dict[str, bytes]:
+    # Joined as bytes: numpy would turn entries that it joins to the machine's byte order.
+    times = added.time_entries.tobytes() + final_time_entry(added.segment_end).tobytes()
+    return {OFFSET_INDEX_SUFFIX: added.offset_entries.tobytes(), TIME_INDEX_SUFFIX: times}
 
 
 def _write_after(path: str, position: int, data: bytes, *, durable: bool) -> None:

@@ -57,13 +57,12 @@ def locked_with_open_commits(
     PreflightError
         What this process creates there, their broker could not open; nothing was created.
     """
-    wanted = {os.path.realpath(path) for path in log_directories}
-    check_owner(wanted)
+    check_owner({os.path.realpath(path) for path in log_directories})
     while True:
-        involved = wanted | _directories_of_open_commits(wanted)
-        with locked(sorted(involved), timeout_ms=timeout_ms) as held:
+        involved = with_open_commits(log_directories)
+        with locked(involved, timeout_ms=timeout_ms) as held:
             # Another writer may have left one behind, or ended it, before the locks were ours.
-            if _directories_of_open_commits(wanted) <= involved:
+            if set(with_open_commits(log_directories)) <= set(involved):
                 yield held
                 return
 
@@ -93,12 +92,35 @@ def finish_open_commits(log_directories: Iterable[str]) -> list[str]:
     return finished
 
 
-def _directories_of_open_commits(log_directories: Iterable[str]) -> set[str]:
-    directories = sorted(log_directories)
-    return {
+def with_open_commits(log_directories: Iterable[str]) -> list[str]:
+    """Name log directories and all that take part in commits open in them: real paths, sorted."""
+    directories = sorted({os.path.realpath(path) for path in log_directories})
+    others = {
         journal.log_directory
         for directory in directories
         for journal in read_journals(directory, directories)
+    }
+    return sorted(others.union(directories))
+
+
+def find_open_commits(log_directories: Sequence[str]) -> dict[str, Journal | None]:
+    """Read the parts of open commits, by log directory.
+
+    Parameters
+    ----------
+    log_directories : sequence of str
+        As `with_open_commits` names them.
+
+    Returns
+    -------
+    dict of str to Journal or None
+        None for what is left of a commit that never began or is over; nothing of a directory
+        without either.
+    """
+    return {
+        directory: next(iter(read_journals(directory, log_directories)), None)
+        for directory in log_directories
+        if has_commit_directory(directory)
     }
 
 

@@ -28,21 +28,11 @@ from spark_segmentlog.log.directory.versions import (
     ApplicationVersion,
     read_versions,
 )
-from spark_segmentlog.log.formats.checkpoints import (
-    CLEAN_SHUTDOWN_MARK,
-    HIGH_WATERMARK_CHECKPOINT,
-    LEADER_EPOCH_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    PARTITION_METADATA,
-    format_leader_epochs,
-    format_offset_checkpoint,
-    read_offset_checkpoint,
-)
+from spark_segmentlog.log.formats.checkpoints import CLEAN_SHUTDOWN_MARK
 from spark_segmentlog.log.io import files
-from spark_segmentlog.log.io.reading import LOCAL
-from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.segment.growth import BatchExtents, SegmentEnd
 from spark_segmentlog.log.write.append_state import write_tail_file
+from spark_segmentlog.log.write.commit_files import checkpoint_files, partition_files
 from spark_segmentlog.log.write.index_completion import complete_indexes
 from spark_segmentlog.log.write.target_check import (
     StagedSources,
@@ -51,6 +41,7 @@ from spark_segmentlog.log.write.target_check import (
     check_targets,
     copy_steps,
     is_to_be_renamed,
+    kept_bytes,
     log_path,
 )
 
@@ -128,7 +119,8 @@ def _roll_forward_part(journal: Journal, known_batches: KnownBatches | None) -> 
     with StagedSources() as sources:
         for plan in journal.partitions:
             _take_steps(journal, plan, sources, known_batches)
-    _write_checkpoints(journal)
+    for name, data in checkpoint_files(journal).items():
+        files.write_atomically(os.path.join(journal.log_directory, name), data)
 
 
 # The steps
@@ -141,12 +133,8 @@ def _take_steps(
     known_batches: KnownBatches | None,
 ) -> None:
     directory = plan.directory
-    if plan.partition_metadata is not None:
-        path = os.path.join(directory, PARTITION_METADATA)
-        files.write_atomically(path, plan.partition_metadata)
-    if plan.leader_epochs is not None:
-        path = os.path.join(directory, LEADER_EPOCH_CHECKPOINT)
-        files.write_atomically(path, format_leader_epochs(plan.leader_epochs))
+    for name, data in partition_files(plan).items():
+        files.write_atomically(os.path.join(directory, name), data)
     segment_end: SegmentEnd | None = None
     for segment in plan.segments:
         _write_log(plan, segment, sources)
@@ -200,8 +188,7 @@ def _batches_after(
 def _makes_names(plan: PartitionPlan) -> bool:
     """Tell whether files appear or are replaced in the partition directory that must last."""
     return (
-        plan.partition_metadata is not None
-        or plan.leader_epochs is not None
+        bool(partition_files(plan))
         or any(segment.file_bytes_before < 0 for segment in plan.segments)
         or any(isinstance(step, AdoptStep) for step in plan.steps)
     )
@@ -210,11 +197,9 @@ def _makes_names(plan: PartitionPlan) -> bool:
 def _write_log(plan: PartitionPlan, segment: SegmentPlan, sources: StagedSources) -> None:
     path = log_path(plan, segment.base_offset)
     adopt = adopt_step(plan, segment.base_offset)
-    start = segment.valid_bytes_before
-    if adopt is not None:
-        if is_to_be_renamed(adopt, path):
-            _adopt(adopt, path, sources)
-        start = adopt.size_bytes
+    start = kept_bytes(segment, adopt)
+    if adopt is not None and is_to_be_renamed(adopt, path):
+        _adopt(adopt, path, sources)
     copies = copy_steps(plan, segment.base_offset)
     with files.closed_after(
         files.open_for_update(path, create=segment.file_bytes_before < 0)
@@ -272,27 +257,6 @@ def _make_partition_directories(journal: Journal) -> None:
         files.mkdir(plan.directory, exist_ok=True)
     if made:
         files.fsync_directory(journal.log_directory)
-
-
-def _write_checkpoints(journal: Journal) -> None:
-    """Write log start offsets that moved, and high watermarks where a broker keeps them."""
-    directory, plans = journal.log_directory, journal.partitions
-    moved = {
-        plan.topic_partition: plan.start_after
-        for plan in plans
-        if plan.start_after != (plan.start_before or 0)
-    }
-    if moved:
-        starts = read_offset_checkpoint(LOCAL, directory, LOG_START_OFFSET_CHECKPOINT) or {}
-        _write_checkpoint(directory, LOG_START_OFFSET_CHECKPOINT, {**starts, **moved})
-    marks = read_offset_checkpoint(LOCAL, directory, HIGH_WATERMARK_CHECKPOINT)
-    if marks is not None and plans:
-        ends = {plan.topic_partition: plan.end_after for plan in plans}
-        _write_checkpoint(directory, HIGH_WATERMARK_CHECKPOINT, {**marks, **ends})
-
-
-def _write_checkpoint(directory: str, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-    files.write_atomically(os.path.join(directory, name), format_offset_checkpoint(offsets))
 
 
 def _publish(journals: Sequence[Journal]) -> None:

@@ -75,8 +75,11 @@ def _check_segment(plan: PartitionPlan, segment: SegmentPlan, sources: StagedSou
         _check_adopted(path, size, adopt, segment)
     elif is_as_before:
         return
-    start = segment.valid_bytes_before if adopt is None else adopt.size_bytes
-    if not start <= size <= max(segment.bytes_after, segment.file_bytes_before):
+    if (
+        not kept_bytes(segment, adopt)
+        <= size
+        <= max(segment.bytes_after, segment.file_bytes_before)
+    ):
         raise _unexpected(path, size, segment)
     for step in copy_steps(plan, segment.base_offset):
         _check_copied(path, size, step, sources, torn_bytes=segment.file_bytes_before)
@@ -187,6 +190,11 @@ def copy_steps(plan: PartitionPlan, base_offset: int) -> list[CopyStep]:
         for step in plan.steps
         if isinstance(step, CopyStep) and step.base_offset == base_offset
     ]
+
+
+def kept_bytes(segment: SegmentPlan, adopt: AdoptStep | None) -> int:
+    """Tell up to where a log is there before anything is copied to it."""
+    return segment.valid_bytes_before if adopt is None else adopt.size_bytes
 
 
 def log_path(plan: PartitionPlan, base_offset: int) -> str:

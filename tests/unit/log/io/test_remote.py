@@ -17,6 +17,7 @@ from pyarrow.fs import FSSpecHandler, LocalFileSystem, PyFileSystem, SubTreeFile
 
 from spark_segmentlog import read_arrow
 from spark_segmentlog.errors import LogPathNotFoundError
+from spark_segmentlog.log.io.after_changes import StorageAfterChanges
 from spark_segmentlog.log.io.reading import LOCAL, Storage, is_zero_from
 from spark_segmentlog.log.io.remote import resolve_storage
 from spark_segmentlog.log.io.storage_options import StorageOptions
@@ -143,6 +144,11 @@ def test_what_fsspec_keeps_of_a_folder_is_listed_again(tmp_path: Path) -> None:
     storage, path = resolve_storage(str(tmp_path), Keeping())
     assert storage.list_names(path) == []
     assert asked == [path]
+
+
+def test_a_storage_over_another_takes_a_path_as_it_is() -> None:
+    storage = StorageAfterChanges(LOCAL, {})
+    assert resolve_storage("s3://x", storage) == (storage, "s3://x")
 
 
 def test_an_fsspec_file_system_within_pyarrow_is_read_as_what_it_is(tmp_path: Path) -> None:

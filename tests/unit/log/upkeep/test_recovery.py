@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spark_segmentlog.errors import CommitPendingError, CorruptRecordError
+from spark_segmentlog.errors import CommitPendingError, CorruptRecordError, RecoveryError
+from spark_segmentlog.log.directory.journal import Journal
 from spark_segmentlog.log.findings import FindingKind
 from spark_segmentlog.log.io import files
+from spark_segmentlog.log.io.reading import Storage
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.upkeep import recovery
 from spark_segmentlog.log.upkeep.recovery import recover, reindex
 from spark_segmentlog.log.upkeep.recovery_action import RecoveryAction, RecoveryKind
 from spark_segmentlog.log.upkeep.swap import Replacement, find_replacement, finish_replacement
 from spark_segmentlog.log.upkeep.verification import verify
+from spark_segmentlog.log.write.after_commit import storage_after
+from spark_segmentlog.log.write.open_commits import finish_open_commits
 from spark_segmentlog.testing.builder import (
     LogBuilder,
     RecordSpec,
@@ -29,7 +33,7 @@ from spark_segmentlog.testing.builder import (
 )
 from tests.support.broker_data import unpack
 from tests.support.running import contents
-from tests.support.scenarios import make_scenario, read_rows
+from tests.support.scenarios import make_decided, make_scenario, read_rows
 
 T0 = TopicPartition("t", 0)
 
@@ -401,8 +405,8 @@ def test_a_compaction_that_ends_meanwhile_was_not_cut_short(
     merged_beside_plain(tmp_path / "t-0")
     seen: list[str] = []
 
-    def find(directory: str) -> Replacement | None:
-        found = find_replacement(directory)
+    def find(directory: str, storage: Storage) -> Replacement | None:
+        found = find_replacement(directory, storage)
         if not seen:
             finish_replacement(directory)
         seen.append(directory)
@@ -456,14 +460,76 @@ def test_an_open_commit_is_found_and_ended(tmp_path: Path) -> None:
     found = {finding.kind for finding in verify(scenario.directories)}
     assert {FindingKind.OPEN_COMMIT, FindingKind.STAGED_FILE} <= found
     planned = recover(scenario.directories[1:], dry_run=True)
-    assert [(action.kind, action.is_done) for action in planned] == [
-        (RecoveryKind.END_COMMIT, False)
+    assert [(action.kind, action.is_done, action.path) for action in planned] == [
+        (RecoveryKind.END_COMMIT, False, directory) for directory in scenario.directories
     ]
     assert scenario.rows() == before
     ended = recover(scenario.directories[1:])
     assert {action.kind for action in ended} == {RecoveryKind.END_COMMIT}
     assert scenario.rows() != before
     assert list(verify(scenario.directories)) == []
+
+
+def test_a_commit_that_cannot_be_ended_is_refused_in_a_dry_run_too(tmp_path: Path) -> None:
+    scenario = make_decided(tmp_path)
+    (changed, *_) = Path(scenario.directories[1]).glob("old-0/*.log")
+    changed.write_bytes(b"")
+    before = contents(tmp_path)
+    errors = []
+    for dry_run in (True, False):
+        with pytest.raises(RecoveryError) as caught:
+            recover(scenario.directories, dry_run=dry_run)
+        errors.append(str(caught.value))
+    assert errors[0] == errors[1]
+    after = contents(tmp_path)
+    assert {path: after[path] for path in before} == before
+
+
+def a_missing_index(directories: list[str]) -> Path:
+    """Take an index away from a partition that the commit writes."""
+    (path, *_) = Path(directories[1]).glob("old-0/*.index")
+    path.unlink()
+    return path
+
+
+def test_where_somebody_has_the_lock_an_open_commit_is_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = make_decided(tmp_path)
+    a_missing_index(scenario.directories)
+    other = LogBuilder(scenario.directories[1]).partition("other", 0, [batches(3)])
+    (other / f"{NAME}.index").unlink()
+    for answer in (True, None):
+        monkeypatch.setattr(recovery, "is_locked", lambda _, answer=answer: answer)
+        (told,) = recover(scenario.directories, dry_run=True)
+        assert (told.kind, told.path) == (
+            RecoveryKind.REBUILD_INDEXES,
+            str(other / f"{NAME}.log"),
+        )
+
+
+def test_a_commit_that_is_ended_meanwhile_was_not_cut_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody ends it while the files that it would leave are looked at."""
+    scenario = make_decided(tmp_path)
+    index = a_missing_index(scenario.directories)
+    looks: list[Storage] = []
+
+    def look(journals: Iterable[Journal]) -> Storage:
+        storage = storage_after(journals)
+        finish_open_commits(scenario.directories)
+        index.unlink()
+        looks.append(storage)
+        return storage
+
+    monkeypatch.setattr(recovery, "storage_after", look)
+    (told,) = recover(scenario.directories, dry_run=True)
+    assert (told.kind, told.path) == (
+        RecoveryKind.REBUILD_INDEXES,
+        str(index.with_suffix(".log")),
+    )
+    assert len(looks) == 1
 
 
 def test_an_empty_log_directory_has_nothing_to_recover(tmp_path: Path) -> None:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from spark_segmentlog.log.directory.open_commit import read_open_commit
 from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.log.upkeep.recovery_action import (
     RecoveryAction,
     cut_action,
     cut_out_action,
     delete_action,
+    end_commit_action,
     end_compaction_action,
     rebuild_action,
 )
 from spark_segmentlog.log.upkeep.segment_survey import SegmentSurvey, survey_segment
 from spark_segmentlog.testing.builder import LogBuilder, SegmentSpec
 from tests.support.running import batches, flip
+from tests.support.scenarios import make_decided
 
 SIZE = len(batches(1)[0])
 
@@ -45,6 +48,19 @@ def test_what_is_cut_out_is_told_with_its_offsets(tmp_path: Path) -> None:
     assert text(told).startswith(f"cut out: {SIZE} bytes at position {SIZE} (record batch crc")
     assert text(told).endswith("), offset 1 is missing")
     assert (told.is_done, told.is_left) == (True, False)
+
+
+def test_a_commit_is_told_with_its_partitions_or_as_what_is_left_of_one(tmp_path: Path) -> None:
+    scenario = make_decided(tmp_path)
+    (path, *_) = scenario.directories
+    journal = read_open_commit(path)
+    assert journal is not None
+    told = end_commit_action(path, journal, is_done=False)
+    assert text(told) == f"end commit: write {journal.write_id} of 2 partitions"
+    assert (told.path, told.is_done) == (path, False)
+    left = end_commit_action(path, None, is_done=True)
+    assert text(left) == "end commit: what is left of a commit that never began or is over"
+    assert left.is_done
 
 
 def test_segments_that_go_are_one_line(tmp_path: Path) -> None:
