@@ -22,7 +22,7 @@ import os
 import pickle
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import resources
 from typing import Any, ClassVar, ParamSpec, TypeVar, get_type_hints
 
@@ -131,16 +131,14 @@ class _ShippedPlace:
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], file: str) -> _Place | None:
-        for folder in cls._folders(file):
+        folders = [os.path.join(os.path.dirname(file), "__pycache__")]
+        if config.CACHE_DIR:
+            subpath = _Place.get_suitable_cache_subpath(file)
+            folders.insert(0, os.path.join(config.CACHE_DIR, subpath))
+        for folder in folders:
             if not os.access(folder, os.W_OK) and _holds_kernels(folder):
                 return _Place(function, file, folder)
         return None
-
-    @staticmethod
-    def _folders(file: str) -> Iterator[str]:
-        if config.CACHE_DIR:
-            yield os.path.join(config.CACHE_DIR, _Place.get_suitable_cache_subpath(file))
-        yield os.path.join(os.path.dirname(file), "__pycache__")
 
 
 class _WritablePlace:
@@ -388,9 +386,14 @@ def _crc_intrinsic(name: str, state_bits: int, value_bits: int) -> Callable[[int
     return compiled
 
 
-def _host_has(feature: str) -> bool:
+_X86, _ARM = ("x86_64", "amd64"), ("aarch64", "arm64")
+
+
+def _host_has(machines: tuple[str, ...], feature: str) -> bool:
     # A cross-compiling numba (NUMBA_CPU_NAME, NUMBA_CPU_FEATURES) may leave out what the host has.
     if config.CPU_NAME or config.CPU_FEATURES:
+        return False
+    if llvmlite.binding.get_process_triple().split("-")[0] not in machines:
         return False
     return bool(llvmlite.binding.get_host_cpu_features().get(feature))
 
@@ -399,15 +402,14 @@ _CrcStep = Callable[[int, int], int]
 
 
 def _crc_instructions() -> tuple[_CrcStep, _CrcStep, _CrcStep, _CrcStep] | None:
-    machine = llvmlite.binding.get_process_triple().split("-")[0]
-    if machine in ("x86_64", "amd64") and _host_has("sse4.2"):
+    if _host_has(_X86, "sse4.2"):
         return (
             _crc_intrinsic("llvm.x86.sse42.crc32.64.64", 64, 64),
             _crc_intrinsic("llvm.x86.sse42.crc32.32.32", 32, 32),
             _crc_intrinsic("llvm.x86.sse42.crc32.32.16", 32, 16),
             _crc_intrinsic("llvm.x86.sse42.crc32.32.8", 32, 8),
         )
-    if machine in ("aarch64", "arm64") and _host_has("crc"):
+    if _host_has(_ARM, "crc"):
         return (
             _crc_intrinsic("llvm.aarch64.crc32cx", 32, 64),
             _crc_intrinsic("llvm.aarch64.crc32cw", 32, 32),
@@ -441,12 +443,7 @@ def _multiply_carryless(_context: Any, _first: Any, _second: Any) -> Any:
     return product(word, word), generate
 
 
-def _carryless_multiplication() -> Callable[[int, int], tuple[int, int]] | None:
-    machine = llvmlite.binding.get_process_triple().split("-")[0]
-    if machine in ("x86_64", "amd64") and _host_has("pclmul"):
-        return intrinsic(_multiply_carryless)  # type: ignore[no-any-return]
-    return None
-
-
-CARRYLESS_MULTIPLY = _carryless_multiplication()
+CARRYLESS_MULTIPLY: Callable[[int, int], tuple[int, int]] | None = (
+    intrinsic(_multiply_carryless) if _host_has(_X86, "pclmul") else None
+)
 """The CPU's product of polynomials over two elements, its low and high half, or None."""

@@ -21,6 +21,7 @@ from spark_segmentlog.record.kernels import (
     output,
     producers,
     records,
+    search,
     wrappers,
 )
 
@@ -40,6 +41,7 @@ def load_cached_kernels() -> int:
         codec_kernels,
         checksum,
         headers,
+        search,
         records,
         messages,
         output,

@@ -15,6 +15,7 @@ import numpy as np
 
 from spark_segmentlog.record import header_fields as fields
 from spark_segmentlog.record.kernels import headers as kernels
+from spark_segmentlog.record.kernels import search
 from spark_segmentlog.record.layout import (
     COMPRESSION_CODEC_MASK,
     CONTROL_MASK,
@@ -263,7 +264,7 @@ def find_next_batch(
     buffer = flat_bytes(buffer)
     assert 0 <= start <= end <= len(buffer)
     budget = 16 * (end - start) + (64 << 20)
-    found = kernels.find_entry(buffer, start, end, min_offset, end_offset, budget)
+    found = search.find_entry(buffer, start, end, min_offset, end_offset, budget)
     return file_position + found if found >= 0 else -1
 
 
@@ -290,7 +291,7 @@ def find_covering_entries(
     assert at + HEADER_SIZE_UP_TO_MAGIC <= len(buffer)
     buffer = flat_bytes(buffer)
     found = np.empty(_MAX_COVERING_ENTRIES, np.int64)
-    count = kernels.find_covering(buffer, at, left, min_offset, end_offset, found)
+    count = search.find_covering(buffer, at, left, min_offset, end_offset, found)
     return found[:count] if count <= len(found) else None
 
 
