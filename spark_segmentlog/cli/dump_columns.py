@@ -123,12 +123,6 @@ class _Writer:
         self.is_valid = group.is_valid
         self.bytes_as = group.options.bytes_as
 
-    def batches(self, shown: Int64s) -> ArrowArray:
-        raise NotImplementedError
-
-    def records(self, fronts: ArrowArray, records: pa.Table, rows: Int64s) -> ArrowArray:
-        raise NotImplementedError
-
     def sequences(self, offsets: Int64s, rows: Int64s) -> _Part:
         if (self.table.base_sequence < 0).all():
             return str(NO_SEQUENCE).encode()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
@@ -78,17 +78,18 @@ COLUMNS: Final = {
     "ls --partitions": _PARTITION_COLUMNS,
     "ls --segments": _SEGMENT_COLUMNS,
 }
-FLAGS: Final = (
-    "clean",
-    "unclean",
-    "internal",
-    "deleted",
-    "stray",
-    "future",
-    "remote",
-    "open-commit",
-    "open-transaction",
-)
+# By name, in the order they are shown: whether a log has it, given its last stable offset.
+_FLAGS: Final[Mapping[str, Callable[[PartitionLog, int | None], bool]]] = {
+    "clean": lambda log, _: log.state.is_clean,
+    "unclean": lambda log, _: not log.state.is_clean,
+    "internal": lambda log, _: log.topic_partition.topic.startswith(INTERNAL_TOPIC_PREFIX),
+    "deleted": lambda log, _: log.directory.endswith(DELETE_DIRECTORY_SUFFIX),
+    "stray": lambda log, _: log.directory.endswith(STRAY_DIRECTORY_SUFFIX),
+    "future": lambda log, _: log.directory.endswith(FUTURE_DIRECTORY_SUFFIX),
+    "remote": lambda log, _: log.remote_start_offset is not None,
+    "open-commit": lambda log, _: log.state.commit_state.write_id is not None,
+    "open-transaction": lambda log, stable: stable is not None and stable < log.log_end_offset,
+}
 
 
 @click.command(name="ls")
@@ -164,7 +165,7 @@ def _topic_rows(logs: Sequence[PartitionLog], *, fast: bool) -> Iterator[dict[st
             "sizeBytes": sum(row["sizeBytes"] for row in found),
             "offsets": sum(row["logEndOffset"] - row["logStartOffset"] for row in found),
             "maxTimestampMs": max(newest, default=None),
-            "flags": [name for name in FLAGS if any(name in row["flags"] for row in found)],
+            "flags": [name for name in _FLAGS if any(name in row["flags"] for row in found)],
         }
 
 
@@ -231,20 +232,7 @@ def _rows_of_segments(
 
 
 def _flags(log: PartitionLog, last_stable_offset: int | None) -> list[str]:
-    flags = {
-        "clean": log.state.is_clean,
-        "unclean": not log.state.is_clean,
-        "internal": log.topic_partition.topic.startswith(INTERNAL_TOPIC_PREFIX),
-        "deleted": log.directory.endswith(DELETE_DIRECTORY_SUFFIX),
-        "stray": log.directory.endswith(STRAY_DIRECTORY_SUFFIX),
-        "future": log.directory.endswith(FUTURE_DIRECTORY_SUFFIX),
-        "remote": log.remote_start_offset is not None,
-        "open-commit": log.state.commit_state.write_id is not None,
-        "open-transaction": (
-            last_stable_offset is not None and last_stable_offset < log.log_end_offset
-        ),
-    }
-    return [name for name in FLAGS if flags[name]]
+    return [name for name, is_set in _FLAGS.items() if is_set(log, last_stable_offset)]
 
 
 def _first_timestamp(log: PartitionLog) -> int | None:

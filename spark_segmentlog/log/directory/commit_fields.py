@@ -23,8 +23,6 @@ from spark_segmentlog.log.io import files
 from spark_segmentlog.log.names import MAX_OFFSET, STAGED_NAME, TopicPartition, find_topic_partition
 from spark_segmentlog.log.segment.growth import MAX_SEGMENT_BYTES, SegmentEnd
 
-# Fields
-
 
 def partition_to_fields(plan: PartitionPlan, path_numbers: Mapping[str, int]) -> dict[str, Any]:
     """Give the fields of a partition's plan; staged files are named by their numbers."""

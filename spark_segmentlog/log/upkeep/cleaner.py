@@ -65,17 +65,16 @@ class GroupCleaner:
     """Cleans segments, one group into one new segment (seldom more), by one map."""
 
     def __init__(
-        self, offset_map: OffsetMap, tracker: TransactionTracker, rules: CleaningRules
+        self,
+        offset_map: OffsetMap,
+        tracker: TransactionTracker,
+        rules: CleaningRules,
+        counts: CleaningCounts,
     ) -> None:
         self._tracker = tracker
         self._rules = rules
         self._buffer = ReadBuffer()
-        self._kept = KeptRecords(offset_map, tracker, rules)
-
-    @property
-    def counts(self) -> CleaningCounts:
-        """What was read and kept until now."""
-        return self._kept.counts
+        self._kept = KeptRecords(offset_map, tracker, rules, counts)
 
     def measure(self, segments: Sequence[Segment], modified_ns: Sequence[int]) -> CleanedGroup:
         """Tell what `clean` would leave of neighbouring segments; writes nothing."""

@@ -250,6 +250,7 @@ class _PartitionCompactor:
             offset_map,
             TransactionTracker(log.survey.aborted),
             self._rules(log, found, first_dirty, end_offset),
+            self._counts,
         )
         groups = group_segments(
             [segment for segment in found if segment.base_offset < reached],
@@ -262,7 +263,6 @@ class _PartitionCompactor:
         }
         for group in groups:
             self._clean_group(cleaner, group, [described[segment.base_offset] for segment in group])
-        self._add_counts(cleaner.counts)
         self._note_reached(reached)
         return reached
 
@@ -325,14 +325,6 @@ class _PartitionCompactor:
             old_base_offsets=[segment.base_offset for segment in group],
         )
         raise_commit_counter(self._owned.log_directory)
-
-    def _add_counts(self, counts: CleaningCounts) -> None:
-        total = self._counts
-        total.records_read += counts.records_read
-        total.records_kept += counts.records_kept
-        total.records_without_key += counts.records_without_key
-        total.bytes_read += counts.bytes_read
-        total.bytes_kept += counts.bytes_kept
 
 
 class _CompactionPlan(_PartitionCompactor):

@@ -72,13 +72,11 @@ class CleaningRules:
 
 @dataclass(slots=True)
 class CleaningCounts:
-    """What a pass read and kept."""
+    """What all passes over a partition read and kept."""
 
     records_read: int = 0
     records_kept: int = 0
     records_without_key: int = 0
-    bytes_read: int = 0
-    bytes_kept: int = 0
 
 
 @dataclass(slots=True)
@@ -109,9 +107,13 @@ class KeptRecords:
     """Decides what stays of one batch after the other, in the order of their log."""
 
     def __init__(
-        self, offset_map: OffsetMap, tracker: TransactionTracker, rules: CleaningRules
+        self,
+        offset_map: OffsetMap,
+        tracker: TransactionTracker,
+        rules: CleaningRules,
+        counts: CleaningCounts,
     ) -> None:
-        self.counts = CleaningCounts()
+        self.counts = counts
         self.offset_map = offset_map
         self.tracker = tracker
         self.rules = rules
@@ -123,10 +125,7 @@ class KeptRecords:
 
     def of_piece(self, piece: Piece, source: str, retain_legacy: bool) -> CleanedChunk:
         """Give what stays of the batches of a piece."""
-        chunk = _PieceFilter(self, piece, source, retain_legacy).run()
-        self.counts.bytes_read += int(piece.table.size_bytes.sum())
-        self.counts.bytes_kept += len(chunk.data)
-        return chunk
+        return _PieceFilter(self, piece, source, retain_legacy).run()
 
     def find_last_batches(self, table: HeaderTable) -> Bools:
         """Tell which batches keep the state of their producer."""

@@ -24,9 +24,6 @@ from spark_segmentlog.record.read.header_table import check_crcs
 CUTS_THE_LOG: Final = "a broker cuts it there, and deletes every segment after it"
 
 
-# Torn segments, and where a log starts
-
-
 def torn_segments(state: LogDirectoryState, path: str, known_from: int | None) -> Iterator[Finding]:
     """Find the closed segment at which a broker's recovery would cut the log, if there is one.
 

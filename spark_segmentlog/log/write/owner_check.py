@@ -10,8 +10,6 @@ from spark_segmentlog.log.findings import GOES_OFFLINE, Finding, FindingKind, re
 from spark_segmentlog.log.formats.checkpoints import META_PROPERTIES
 from spark_segmentlog.log.names import TopicPartition
 
-# Owners
-
 
 def wrong_owner(
     directory: str, names: Iterable[str], topic_partition: TopicPartition | None

@@ -54,9 +54,6 @@ class Surroundings:
         return [path for path in paths if os.path.isdir(path)]
 
 
-# Partitions
-
-
 def same_folder(path: str, seen: dict[tuple[int, int], str]) -> Iterator[Finding]:
     """Find a link that makes one folder two partitions."""
     status = os.stat(path)

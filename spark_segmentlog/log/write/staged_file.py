@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Final
 
 import numpy as np
@@ -23,16 +23,6 @@ MAX_LAID_OUT_BYTES: Final = 32 * 1024 * 1024
 _log = logging.getLogger(__name__)
 
 
-_EXTENT_FIELDS: Final = (
-    "partition_index",
-    "size_bytes",
-    "batch_count",
-    "offset_count",
-    "first_timestamp",
-    "largest_timestamp",
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedExtent:
     """Batches of one partition that follow each other in a staged file.
@@ -46,6 +36,9 @@ class StagedExtent:
     offset_count: int
     first_timestamp: int
     largest_timestamp: int
+
+
+_EXTENT_FIELDS: Final = tuple(field.name for field in fields(StagedExtent))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,9 +27,6 @@ def new_write_id(application: str | None = None, version: int | None = None) -> 
     return f"{_application_digest(application)}.{version}.{unique}"
 
 
-# The sweep
-
-
 def list_staged(log_directory: str) -> Iterator[tuple[str, str]]:
     """List the paths of staged files in a log directory, each with its write id."""
     for name in sorted(os.listdir(log_directory)):

@@ -25,9 +25,6 @@ COMPARED_BYTES: Final = 1024 * 1024
 MAX_OPEN_STAGED: Final = 64
 
 
-# Looking
-
-
 def check_targets(journal: Journal) -> None:
     """Look at all that the steps would touch.
 

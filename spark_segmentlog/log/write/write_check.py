@@ -21,8 +21,6 @@ from spark_segmentlog.log.write.partition_check import (
 )
 from spark_segmentlog.log.write.targets import TargetLayout
 
-# Before a write
-
 
 def check_write(
     layout: TargetLayout,
