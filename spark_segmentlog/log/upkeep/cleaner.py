@@ -15,7 +15,7 @@ from spark_segmentlog.log.segment.pieces import ReadBuffer
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.segment.walk import HeaderWalk
 from spark_segmentlog.log.upkeep.cleaned_segment import CleanedGroup, MeasuredSegment
-from spark_segmentlog.log.upkeep.kept_records import CleaningCounts, CleaningRules, KeptRecords
+from spark_segmentlog.log.upkeep.kept_records import KeptRecords
 from spark_segmentlog.log.upkeep.kept_transactions import TransactionTracker
 from spark_segmentlog.record.compact.batch_records import split_batches
 from spark_segmentlog.record.compact.offset_map import OffsetMap
@@ -64,17 +64,11 @@ def build_offset_map(
 class GroupCleaner:
     """Cleans segments, one group into one new segment (seldom more), by one map."""
 
-    def __init__(
-        self,
-        offset_map: OffsetMap,
-        tracker: TransactionTracker,
-        rules: CleaningRules,
-        counts: CleaningCounts,
-    ) -> None:
-        self._tracker = tracker
-        self._rules = rules
+    def __init__(self, kept: KeptRecords) -> None:
+        self._kept = kept
+        self._tracker = kept.tracker
+        self._rules = kept.rules
         self._buffer = ReadBuffer()
-        self._kept = KeptRecords(offset_map, tracker, rules, counts)
 
     def measure(self, segments: Sequence[Segment], modified_ns: Sequence[int]) -> CleanedGroup:
         """Tell what `clean` would leave of neighbouring segments; writes nothing."""

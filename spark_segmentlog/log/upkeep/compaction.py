@@ -21,7 +21,7 @@ from spark_segmentlog.log.names import MAX_OFFSET, TopicPartition
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.upkeep.cleaner import GroupCleaner, build_offset_map
 from spark_segmentlog.log.upkeep.compaction_config import CompactionConfig, TopicCompaction
-from spark_segmentlog.log.upkeep.kept_records import CleaningCounts, CleaningRules
+from spark_segmentlog.log.upkeep.kept_records import CleaningCounts, CleaningRules, KeptRecords
 from spark_segmentlog.log.upkeep.kept_transactions import TransactionTracker
 from spark_segmentlog.log.upkeep.log_to_clean import LogToClean, read_cleaner_offsets
 from spark_segmentlog.log.upkeep.partitions import (
@@ -246,12 +246,13 @@ class _PartitionCompactor:
         found = [segment for segment in self._segments() if segment.base_offset < end_offset]
         offset_map = self._offset_map(log, found, first_dirty, end_offset)
         reached = offset_map.latest_offset + 1
-        cleaner = GroupCleaner(
+        kept = KeptRecords(
             offset_map,
             TransactionTracker(log.survey.aborted),
             self._rules(log, found, first_dirty, end_offset),
             self._counts,
         )
+        cleaner = GroupCleaner(kept)
         groups = group_segments(
             [segment for segment in found if segment.base_offset < reached],
             end_offset=end_offset,
