@@ -84,12 +84,10 @@ class ChunkedFile(LogFile):
     def _chunks(self, first: int, last: int) -> Iterator[tuple[int, bytes]]:
         """Give the chunks from first to last, inclusive, a few MiB of them in memory."""
         is_next = first in (self._reached, self._reached + 1)
-        chunk = first
-        while chunk <= last:
+        for chunk in range(first, last + 1):
             if chunk not in self._plain:
                 self._load(chunk, last, is_next=is_next or chunk > first)
             yield chunk, self._plain[chunk]
-            chunk += 1
         self._reached = last
         if is_next:
             self._fetch_ahead(last + 1)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from spark_segmentlog.errors import RemoteStorageError
 from spark_segmentlog.log.formats.offset_index import OffsetIndex
 from spark_segmentlog.log.io.reading import LogFile, not_there
+from spark_segmentlog.log.io.threads import FAR_THREADS, in_parallel
 from spark_segmentlog.log.segment import index_trust
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.segment.walk import HeaderWalk
@@ -28,8 +28,6 @@ from spark_segmentlog.log.tier.remote_source import RemoteSource
 from spark_segmentlog.log.tier.stores import RemoteStore
 
 _log = logging.getLogger(__name__)
-
-DESCRIBING_THREADS: Final = 16
 
 
 class SegmentObjects:
@@ -165,11 +163,7 @@ class SegmentObjects:
                 bad[segment.base_offset] = error
                 return None
 
-        if len(segments) <= 1:
-            found = list(map(describe, segments))
-        else:
-            with ThreadPoolExecutor(min(DESCRIBING_THREADS, len(segments))) as pool:
-                found = list(pool.map(describe, segments))
+        found = in_parallel(describe, segments, FAR_THREADS)
         return [segment for segment in found if segment is not None]
 
     def _described(self, segment: RemoteSegment) -> RemoteSegment | None:
