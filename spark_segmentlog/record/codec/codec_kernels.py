@@ -1,4 +1,4 @@
-"""Compiled loops over compressed bytes: where zstd frames end, and raw snappy piece by piece.
+"""Compiled loops over compressed bytes: where frames and blocks end, raw snappy piece by piece.
 
 The rules of `kernels` hold: every read comes after a comparison with the end of the bytes, every
 loop ends for any bytes. The twin of `decode_snappy` is cramjam, which takes whole blocks alone, and
@@ -14,6 +14,9 @@ from __future__ import annotations
 from spark_segmentlog.record.jit import copy_bytes, inlined, int64, kernel, load_be32, load_u32
 from spark_segmentlog.record.types import Bytes, Int64s
 
+_LZ4_HEADER_BYTES = 7
+_LZ4_SMALLEST_BLOCK = 64 << 10
+MAX_LZ4_BLOCKS = 8
 _ZSTD_MAGIC = 0xFD2FB528
 _ZSTD_SKIPPABLE_MAGIC = 0x184D2A50
 _ZSTD_CHECKSUM_FLAG = 0x04
@@ -143,6 +146,61 @@ def count_lz4_blocks(buffer: Bytes, position: int) -> int:
         count += 1
         position += 4 + length
     return count
+
+
+@kernel
+def list_lz4_blocks(
+    buffer: Bytes, spans: Int64s, headers: Int64s, blocks: Int64s, firsts: Int64s
+) -> int:
+    """List the blocks of plain lz4 frames, from the first on; gives how many are such frames.
+
+    Parameters
+    ----------
+    headers : ndarray of int64
+        The 7 bytes that a frame may begin with, as numbers: for blocks of up to 64 KiB, and of four
+        times as much with each next one.
+    blocks : ndarray of int64, shape (n, 4)
+        Filled with start, end, 1 for bytes as they are, and largest size. A frame of more blocks
+        than `MAX_LZ4_BLOCKS`, or whose blocks find no room here, is not listed.
+    firsts : ndarray of int64, one longer than `spans`
+        Filled with the row of each frame's first block.
+    """
+    count = 0
+    for frame in range(len(spans)):
+        firsts[frame] = count
+        position, end = spans[frame, 0], spans[frame, 1]
+        if position < 0 or end > len(buffer) or end - position < _LZ4_HEADER_BYTES + 4:
+            return frame
+        header = int64(load_u32(buffer, position + 3)) << 24 | int64(load_u32(buffer, position))
+        max_bytes = 0
+        for index in range(len(headers)):
+            if headers[index] == header:
+                max_bytes = _LZ4_SMALLEST_BLOCK << 2 * index
+        if max_bytes == 0:
+            return frame
+        position += _LZ4_HEADER_BYTES
+        while True:
+            if end - position < 4:
+                return frame
+            word = int64(load_u32(buffer, position))
+            position += 4
+            if word == 0:
+                break
+            length = word & 0x7FFFFFFF
+            if length == 0 or length > min(end - position, max_bytes):
+                return frame
+            if count == min(firsts[frame] + MAX_LZ4_BLOCKS, len(blocks)):
+                return frame
+            blocks[count, 0] = position
+            blocks[count, 1] = position + length
+            blocks[count, 2] = word >> 31
+            blocks[count, 3] = max_bytes
+            count += 1
+            position += length
+        if position != end:
+            return frame
+    firsts[len(spans)] = count
+    return len(spans)
 
 
 @kernel

@@ -16,6 +16,7 @@ from spark_segmentlog.record.codec.codec import (
     check_block_size,
 )
 from spark_segmentlog.record.codec.codecs import ZSTD, decompress_into, is_surely_large
+from spark_segmentlog.record.codec.lz4 import decompress_frames
 from spark_segmentlog.record.codec.zstd import raw_frame
 from spark_segmentlog.record.layout import MAGIC_V2
 from spark_segmentlog.record.types import Bytes, Int64s, bytes_view
@@ -111,6 +112,21 @@ class DecompressionBuffer:
                 break
             spans.append((used, self.used_bytes))
         return np.array(spans, np.int64).reshape(-1, 2)
+
+    def append_frames(self, buffer: Bytes, spans: Int64s) -> Int64s:
+        """Decompress lz4 frames that lie in a buffer, into an empty one.
+
+        Returns
+        -------
+        ndarray of int64, shape (n, 2)
+            As of `append_each`, but none where the first is no plain frame or does not fit.
+        """
+        assert not self.used_bytes
+        sizes = spans[:, 1] - spans[:, 0]
+        spans = spans[: np.searchsorted(np.cumsum(sizes), self.GROUP_BYTES) + 1]
+        found = decompress_frames(buffer, spans, self._view, enough_bytes=self.GROUP_BYTES)
+        self.used_bytes = int(found[-1, 1]) if len(found) else 0
+        return found
 
     def append_joined(self, blocks: Sequence[memoryview]) -> bool:
         """Decompress zstd blocks by one call, a marker after each, into an empty buffer.

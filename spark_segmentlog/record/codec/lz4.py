@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
+from itertools import islice, pairwise
 
 import cramjam
 import numpy as np
@@ -23,9 +24,13 @@ from spark_segmentlog.record.codec.codec import (
     BlockWriter,
     OutputFullError,
 )
-from spark_segmentlog.record.codec.codec_kernels import count_lz4_blocks
+from spark_segmentlog.record.codec.codec_kernels import (
+    MAX_LZ4_BLOCKS,
+    count_lz4_blocks,
+    list_lz4_blocks,
+)
 from spark_segmentlog.record.layout import MAGIC_V0
-from spark_segmentlog.record.types import flat_bytes
+from spark_segmentlog.record.types import Bytes, Int64s, bytes_view, flat_bytes
 
 _MAGIC = b"\x04\x22\x4d\x18"
 _WORD = struct.Struct("<I")
@@ -49,6 +54,49 @@ def _decompress_into(block: memoryview, output: memoryview, magic: int) -> int:
     if len(block) > _MIN_HEADER_BYTES and block[4] == _PLAIN_FLAGS:
         return _plain_frame_into(block, output)
     return int(cramjam.lz4.decompress_into(block, output))
+
+
+def decompress_frames(
+    buffer: Bytes, spans: Int64s, output: memoryview, *, enough_bytes: int
+) -> Int64s:
+    """Decompress plain frames one after the other, all of whose blocks are found by one call.
+
+    Returns
+    -------
+    ndarray of int64, shape (n, 2)
+        Start and end of each in the output, from the first on: up to one that is no plain frame, is
+        bad or does not fit, and to the one with which there are `enough_bytes`.
+    """
+    blocks = np.empty((2 * len(spans) + MAX_LZ4_BLOCKS, 4), np.int64)
+    firsts = np.empty(len(spans) + 1, np.int64)
+    count = list_lz4_blocks(buffer, spans, _plain_headers(), blocks, firsts)
+    view = bytes_view(buffer)
+    listed = zip(*blocks[: firsts[count]].T.tolist(), strict=True)
+    ends = [0]
+    for blocks_count in np.diff(firsts[: count + 1]).tolist():
+        used = ends[-1]
+        if used >= enough_bytes:
+            break
+        try:
+            for start, end, is_stored, max_bytes in islice(listed, blocks_count):
+                used += _block_into(view[start:end], output[used:], max_bytes, stored=is_stored)
+        except (OutputFullError, cramjam.DecompressionError):
+            break
+        ends.append(used)
+    return np.array([*pairwise(ends)], np.int64).reshape(-1, 2)
+
+
+@cache
+def _plain_headers() -> Int64s:
+    """Give the headers of plain frames, by the size of their blocks, as numbers."""
+    descriptors = [bytes([_PLAIN_FLAGS, size << 4]) for size in _BLOCK_MAX_BYTES]
+    return np.array(
+        [
+            int.from_bytes(_MAGIC + descriptor + bytes([_header_checksum(descriptor)]), "little")
+            for descriptor in descriptors
+        ],
+        np.int64,
+    )
 
 
 def _plain_frame_into(block: memoryview, output: memoryview) -> int:

@@ -41,7 +41,14 @@ def batches_of(*codecs: str, size: int = 50) -> tuple[list[bytes], list[bytes]]:
 
 
 @pytest.mark.parametrize(
-    "codecs", [("zstd",) * 5, ("gzip",) * 3, ("zstd", "zstd", "lz4", "snappy"), ("lz4", "zstd")]
+    "codecs",
+    [
+        ("zstd",) * 5,
+        ("gzip",) * 3,
+        ("lz4",) * 5,
+        ("zstd", "zstd", "lz4", "snappy"),
+        ("lz4", "lz4", "zstd"),
+    ],
 )
 def test_batches_of_a_group_are_decompressed_one_after_the_other(codecs: tuple[str, ...]) -> None:
     made, plain = batches_of(*codecs)
@@ -58,7 +65,7 @@ def test_a_group_ends_before_a_batch_whose_checksum_is_wrong() -> None:
     assert bodies(made, plain, [False, True, True, True]) == []
 
 
-@pytest.mark.parametrize("codec", ["zstd", "gzip"])
+@pytest.mark.parametrize("codec", ["zstd", "lz4", "gzip"])
 def test_a_group_ends_before_a_block_that_is_bad(codec: str) -> None:
     made, plain = batches_of(*[codec] * 3)
     broken = bytearray(made[1])
