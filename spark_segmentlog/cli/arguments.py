@@ -56,8 +56,22 @@ lock_timeout_option: Final = click.option(
 )
 
 
+def storage_options(verb: _F) -> _F:
+    """Add what tells how far file systems are reached; the verb takes it as ``storage``."""
+
+    @functools.wraps(verb)
+    def with_storage(
+        *arguments: Any, endpoint: str | None, region: str | None, anonymous: bool, **others: Any
+    ) -> Any:
+        storage = StorageOptions(endpoint=endpoint, region=region, is_anonymous=anonymous)
+        return verb(*arguments, storage=storage, **others)
+
+    return cast(_F, _with_options(with_storage, _STORAGE_OPTIONS))
+
+
 def remote_options(verb: _F) -> _F:
-    """Add what tells where the segments of tiered storage are; the verb takes it as ``remote``."""
+    """Add what tells where the segments of tiered storage are, and how far file systems are
+    reached; the verb takes both as ``remote``."""
 
     @functools.wraps(verb)
     def with_remote(
@@ -66,9 +80,7 @@ def remote_options(verb: _F) -> _F:
         remote_layout: str | None,
         remote_keys: tuple[tuple[str, str], ...],
         remote_topic_ids: tuple[str, ...],
-        endpoint: str | None,
-        region: str | None,
-        anonymous: bool,
+        storage: StorageOptions,
         **others: Any,
     ) -> Any:
         remote = RemoteOptions(
@@ -76,13 +88,18 @@ def remote_options(verb: _F) -> _F:
             layout=remote_layout,
             keys=remote_keys,
             topic_ids=remote_topic_ids,
-            storage=StorageOptions(endpoint=endpoint, region=region, is_anonymous=anonymous),
+            storage=storage,
         )
         return verb(*arguments, remote=remote, **others)
 
-    for option in reversed(_REMOTE_OPTIONS):
-        with_remote = option(with_remote)
-    return cast(_F, with_remote)
+    return cast(_F, _with_options(storage_options(with_remote), _REMOTE_OPTIONS))
+
+
+def _with_options(verb: _F, options: Sequence[Callable[[_F], _F]]) -> _F:
+    """Add options to a verb, in their order."""
+    for option in reversed(options):
+        verb = option(verb)
+    return verb
 
 
 _REMOTE_OPTIONS: Final = (
@@ -112,6 +129,9 @@ _REMOTE_OPTIONS: Final = (
         multiple=True,
         help="A topic to read of several of one name, or one that was deleted.",
     ),
+)
+
+_STORAGE_OPTIONS: Final = (
     click.option("--endpoint", metavar="URL", help="The server of s3: paths, if not Amazon's."),
     click.option("--region", help="Its region; AWS_ACCESS_KEY_ID and its like say who asks."),
     click.option(

@@ -30,7 +30,7 @@ def lag(source: Any, **options: Any) -> Any:
         ``event.progress`` of a listener, or either as a dict or JSON text, for one query.
     **options
         With paths: options of `read_arrow` (``mode``, ``until_high_watermark``,
-        ``kafka_isolation_level``).
+        ``kafka_isolation_level``, those of storages that are not local).
 
     Returns
     -------

@@ -22,6 +22,7 @@ from spark_segmentlog.log.partition.scan import scan_segments
 from spark_segmentlog.log.segment.scanner import ScanOptions
 from spark_segmentlog.record.read.record_filter import RecordFilter
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch
+from spark_segmentlog.testing.system_records import offset_commit
 from tests.support.object_store import RECORDS, ObjectStore, add_partition
 from tests.support.store_data import Store, read_rows, unpack
 
@@ -174,3 +175,11 @@ def test_a_log_directory_in_a_bucket(
     listed = CliRunner().invoke(main, [*verb, "--endpoint", server.address, "--anonymous"])
     assert listed.exit_code == 0, listed.output
     assert [json.loads(line)["logEndOffset"] for line in listed.output.splitlines()] == [120, 120]
+    commits = [v2_batch([offset_commit("g", "t", 1, 100)])]
+    LogBuilder(tmp_path / "offsets").partition("__consumer_offsets", 0, [commits])
+    pafs.copy_files(str(tmp_path / "offsets"), "far/offsets", destination_filesystem=filesystem)
+    places = ["s3://far/logs", "s3://far/offsets"]
+    reached = ["--endpoint", server.address, "--anonymous"]
+    behind = CliRunner().invoke(main, ["lag", *places, *reached, "--format", "json"])
+    assert behind.exit_code == 0, behind.output
+    assert json.loads(behind.output)["lag"] == 20

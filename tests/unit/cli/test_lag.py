@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyarrow.fs import FileSystem, LocalFileSystem
 
+from spark_segmentlog.log.io import remote
+from spark_segmentlog.log.io.storage_options import StorageOptions
 from spark_segmentlog.testing.builder import LogBuilder, RecordSpec, v2_batch
 from spark_segmentlog.testing.system_records import offset_commit
 from tests.support.running import batches, flip, objects, run
@@ -34,6 +37,24 @@ def test_groups_and_what_is_left_to_read(log: Path) -> None:
         ["b", "t", "0", "9", "9", "0"],
         ["b", "u", "2", "1", "-", "-"],
     ]
+
+
+def test_a_log_elsewhere_is_reached_as_the_options_say(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bucket is a stand-in: a folder, which notes how it was asked for."""
+    seen: set[StorageOptions] = set()
+
+    def bucket(uri: str, options: StorageOptions) -> tuple[FileSystem, str]:
+        seen.add(options)
+        return LocalFileSystem(), uri.replace("s3://bucket", str(log))
+
+    monkeypatch.setattr(remote, "open_bucket", bucket)
+    options = ("--endpoint", "http://minio:9000", "--region", "eu-west-1", "--anonymous")
+    assert objects("lag", "s3://bucket/", *options) == objects("lag", log)
+    assert seen == {
+        StorageOptions(endpoint="http://minio:9000", region="eu-west-1", is_anonymous=True)
+    }
 
 
 def test_groups_and_topics_are_chosen(log: Path) -> None:
