@@ -210,13 +210,12 @@ def check_log_directories(paths: Sequence[str], *, beside: bool = False) -> list
     ------
     NotALogDirectoryError
         A partition directory, or a file.
+    EmptyLogDirectoryError
+        A folder of something else.
     """
     paths = [local_path(path) for path in paths]
     for path in paths:
-        try:
-            held = LogManager.open(path).log_directories
-        except EmptyLogDirectoryError:
-            continue
+        held = LogManager.open(path, may_be_empty=True).log_directories
         wanted = log_directory_of(path) if beside else os.path.realpath(path)
         if held != (wanted,):
             raise NotALogDirectoryError(

@@ -62,6 +62,8 @@ LOG_DIRECTORY_FILES: Final = frozenset(
 
 # The best first, where a segment is named under several.
 _FILE_SUFFIXES: Final = ("", SWAP_SUFFIX, CLEANED_SUFFIX, DELETED_SUFFIX)
+# Folders that are looked into to name log directories below a folder that is none.
+MOST_BELOW: Final = 20
 _PARTITION_FILES: Final = (checkpoints.LEADER_EPOCH_CHECKPOINT, checkpoints.PARTITION_METADATA)
 
 
@@ -209,15 +211,15 @@ class PathResolver:
                 )
             )
         elif not self._resolve_otherwise(storage, path, directories):
-            empty = EmptyLogDirectoryError(_empty_text(path, directories, others))
+            empty = _empty_text(path, directories, others)
             if not _may_get_partitions(directories, others) and not self._reader.is_known(
                 real_path
             ):
-                raise empty
+                raise EmptyLogDirectoryError(empty + _tell_below(storage, path, directories))
             # One of several log directories may hold no partition yet.
             self._read_state(storage, real_path)
             self._listed[real_path] = (storage, directories)
-            self._empty.append(empty)
+            self._empty.append(EmptyLogDirectoryError(empty))
 
     def _resolve_otherwise(
         self, storage: Storage, path: str, directories: Sequence[str] | None = None
@@ -345,3 +347,18 @@ def _empty_text(path: str, directories: Sequence[str], files: Sequence[str]) -> 
         f"{path} holds no partition: none of its {held} is a folder named topic-partition or a "
         f"segment{advice}"
     )
+
+
+def _tell_below(storage: Storage, path: str, directories: Sequence[str]) -> str:
+    """Name the log directories among the first folders in a folder that is none."""
+    folders = [f"{path.rstrip('/')}/{name}" for name in sorted(directories)[:MOST_BELOW]]
+    found = [folder for folder in folders if _holds_partitions(storage, folder)]
+    return f"; log directories lie in it: name {', '.join(found)}" if found else ""
+
+
+def _holds_partitions(storage: Storage, path: str) -> bool:
+    """Tell whether partitions lie in a folder; not where it is gone or may not be read."""
+    try:
+        return any(map(find_topic_partition, storage.list_directories(path)[0]))
+    except OSError:
+        return False

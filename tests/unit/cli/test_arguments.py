@@ -27,6 +27,17 @@ def test_an_unknown_topic_is_named_with_those_that_are_there(tmp_path: Path) -> 
         assert ran.stderr == "Error: topic 'a_b' is not there; there are a-b, a.b\n"
 
 
+@pytest.mark.parametrize("verb", [*WRITING, ["recover"]], ids=" ".join)
+def test_a_folder_of_log_directories_is_left_alone(tmp_path: Path, verb: list[str]) -> None:
+    for name in ("d0", "d1"):
+        LogBuilder(tmp_path / name).partition("t", 0, [batches(1)])
+    before = contents(tmp_path)
+    ran = run(*verb, tmp_path)
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert f"name {tmp_path}/d0, {tmp_path}/d1" in ran.stderr
+    assert contents(tmp_path) == before
+
+
 @pytest.mark.parametrize("uri", ["s3://bucket/x", "s3:/bucket/x", "nowhere://x", "file://host/x"])
 @pytest.mark.parametrize(
     "verb",

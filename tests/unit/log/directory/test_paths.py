@@ -13,6 +13,7 @@ from spark_segmentlog.errors import (
     LogPermissionError,
     NotALogDirectoryError,
 )
+from spark_segmentlog.log.directory.paths import MOST_BELOW
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.partition.log_manager import LogManager
 from spark_segmentlog.testing.builder import LogBuilder, SegmentSpec, segment_file_name
@@ -90,6 +91,20 @@ def test_one_of_several_log_directories_may_hold_no_partition_yet(tmp_path: Path
     (empty / "notes.txt").touch()
     with pytest.raises(EmptyLogDirectoryError, match=r"b holds no partition"):
         LogManager.open(both)
+
+
+def test_a_folder_of_log_directories_names_them(tmp_path: Path) -> None:
+    for name in ("d0", "d1"):
+        LogBuilder(tmp_path / name).partition("t", 0, [[batch(0)]])
+    (tmp_path / "other").mkdir()
+    with pytest.raises(EmptyLogDirectoryError) as caught:
+        LogManager.open(f"{tmp_path}/")
+    below = f"{tmp_path}/d0, {tmp_path}/d1"
+    assert str(caught.value).endswith(f"or a segment; log directories lie in it: name {below}")
+    for number in range(MOST_BELOW):
+        (tmp_path / f"a{number}").mkdir()
+    with pytest.raises(EmptyLogDirectoryError, match=r"or a segment$"):
+        LogManager.open(tmp_path)
 
 
 def test_an_empty_directory(tmp_path: Path) -> None:
