@@ -31,9 +31,18 @@ class _SegmentShares:
 
 
 def plan_splits(options: ReadOptions, bounds: RowBounds = EVERYTHING) -> list[Split]:
-    """Cut a read into what one task reads each; none where there is nothing to read."""
+    """Cut a read into what one task reads each; none where there is nothing to read.
+
+    Slices know the range that they are cut from: bad bytes are reported once a read.
+    """
     read = resolve_read(options, bounds)
-    return cut_into_splits(read, options, bounds)
+    whole = {
+        wanted.topic_partition: (wanted.start_offset, wanted.end_offset) for wanted in read.ranges
+    }
+    return [
+        tuple(replace(part, read_range=whole[part.segments[0].topic_partition]) for part in split)
+        for split in _cut_into_splits(read, options, bounds)
+    ]
 
 
 def plan_whole_ranges(options: ReadOptions) -> list[Split]:
@@ -43,20 +52,12 @@ def plan_whole_ranges(options: ReadOptions) -> list[Split]:
     if options.view is View.SEGMENTS:
         return _splits_of_listings(read, EVERYTHING)
     splits = _splits_of_ranges(read.ranges, read.logs, EVERYTHING)
-    looks_at_all = finds_stable_offset or options.view is View.TRANSACTIONS
-    return _with_logs(splits, read.logs) if looks_at_all else splits
+    if not finds_stable_offset and options.view is not View.TRANSACTIONS:
+        return splits
+    return [(replace(part, log=read.logs[part.segments[0].topic_partition]),) for (part,) in splits]
 
 
-def _with_logs(splits: list[Split], logs: Mapping[TopicPartition, PartitionLog]) -> list[Split]:
-    return [
-        tuple(replace(part, log=logs[part.segments[0].topic_partition]) for part in split)
-        for split in splits
-    ]
-
-
-def cut_into_splits(
-    read: ResolvedRead, options: ReadOptions, bounds: RowBounds = EVERYTHING
-) -> list[Split]:
+def _cut_into_splits(read: ResolvedRead, options: ReadOptions, bounds: RowBounds) -> list[Split]:
     """Cut resolved ranges as the options say: by number, by records, by bytes or by segments."""
     if options.view in (View.TRANSACTIONS, View.CLUSTER_METADATA):
         # A transaction may reach over several segments, and so may what a name in one stands for.
@@ -71,22 +72,10 @@ def cut_into_splits(
             min_partitions=options.min_partitions,
             max_records_per_partition=options.max_records_per_partition,
         )
-        return _with_read_range(_splits_of_ranges(divided, read.logs, bounds), read)
+        return _splits_of_ranges(divided, read.logs, bounds)
     if options.max_partition_bytes is not None:
-        splits = _splits_of_bytes(read, options.max_partition_bytes, bounds)
-        return _with_read_range(splits, read)
-    return _with_read_range(_splits_of_segments(read, bounds), read)
-
-
-def _with_read_range(splits: Iterable[Split], read: ResolvedRead) -> list[Split]:
-    """Let slices know the range that they are cut from: bad bytes are reported once a read."""
-    whole = {
-        wanted.topic_partition: (wanted.start_offset, wanted.end_offset) for wanted in read.ranges
-    }
-    return [
-        tuple(replace(part, read_range=whole[part.segments[0].topic_partition]) for part in split)
-        for split in splits
-    ]
+        return _splits_of_bytes(read, options.max_partition_bytes, bounds)
+    return _splits_of_segments(read, bounds)
 
 
 def _splits_of_ranges(
