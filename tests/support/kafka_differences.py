@@ -45,6 +45,15 @@ DIFFERENCES: Final = {
         "data loss, after `kafkaConsumer.pollTimeoutMs`",
         "stops at the last stable offset",
     ),
+    "schema": Difference(
+        "a schema that the user gives", "refused", "holds, and saves decoding the other columns"
+    ),
+    "catalog table": Difference(
+        "`CREATE TABLE ... USING`",
+        "a table",
+        "refused, since Spark keeps its options from Python sources; "
+        "`CREATE TEMPORARY VIEW ... USING` works",
+    ),
     "times of the protocol": Difference(
         "a timestamp below -2",
         "what it means in the broker's protocol (-3: the largest timestamp), or refused",
@@ -67,6 +76,22 @@ DIFFERENCES: Final = {
     ),
     "first micro-batch": Difference(
         "the first micro-batch of a new stream", "has rows", "is empty and fixes the start"
+    ),
+    "continuous trigger": Difference(
+        "`trigger(continuous=...)`", "runs", "refused by Spark, as of every Python source"
+    ),
+    "metrics": Difference(
+        "`metrics` of the source in a stream's progress",
+        "offsets behind the latest",
+        "none; `spark_segmentlog.lag(query.lastProgress)` tells them",
+    ),
+    "no mode": Difference(
+        "a batch write without a `mode`",
+        "appends",
+        "refused by Spark, which wants a Python sink to be told",
+    ),
+    "overwrite": Difference(
+        '`mode("overwrite")`', "refused", "replaces the rows of the topics written"
     ),
     "unknown column": Difference(
         "rows with a column that no record has", "left out", "refused before anything is written"

@@ -23,17 +23,22 @@ class Job:
     checkpoint: Path
     micro_batches: list[pa.Table] = field(default_factory=list)
 
-    def run(self, source: str, **options: Any) -> None:
+    def run(self, source: str, **options: Any) -> Any:
+        """Run it to the end of the log, and give its last progress."""
         self.micro_batches = []
+        writer = self.load(source, **options).writeStream.foreachBatch(self._collect)
+        writer = writer.trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(self.checkpoint)).start()
+        query.awaitTermination()
+        return query.lastProgress
+
+    def load(self, source: str, **options: Any) -> DataFrame:
+        """Give the stream of a source, which nothing runs yet."""
         reader = self.spark.readStream.format(source).options(**options)
         if source == "kafka":
-            servers = self.broker.bootstrap_servers
-            frame = reader.option("kafka.bootstrap.servers", servers).load()
-        else:
-            paths = json.dumps([str(path) for path in self.broker.log_directories])
-            frame = reader.option("paths", paths).load()
-        writer = frame.writeStream.foreachBatch(self._collect).trigger(availableNow=True)
-        writer.option("checkpointLocation", str(self.checkpoint)).start().awaitTermination()
+            return reader.option("kafka.bootstrap.servers", self.broker.bootstrap_servers).load()
+        paths = json.dumps([str(path) for path in self.broker.log_directories])
+        return reader.option("paths", paths).load()
 
     @property
     def read(self) -> list[tuple[str, int, int]]:

@@ -52,7 +52,7 @@ def facts(broker_at_rest: Broker) -> dict[str, Facts]:
 
 
 @pytest.fixture(scope="module")
-def spark(jars: KafkaJars) -> Iterator[SparkSession]:
+def spark(jars: KafkaJars, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = str(PROJECT)
     session = (
@@ -61,6 +61,7 @@ def spark(jars: KafkaJars) -> Iterator[SparkSession]:
         .config("spark.ui.enabled", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .getOrCreate()

@@ -166,3 +166,26 @@ def test_what_is_meant_to_differ_does(
         _refuses(lambda: _to_folder(frame, tmp_path, topic=topic)),
     )
     assert found == is_refused, DIFFERENCES[name]
+
+
+def test_only_overwriting_and_appending_are_told_apart_by_a_mode(
+    spark: SparkSession, broker_at_rest: Broker, refused: None, tmp_path: Path
+) -> None:
+    frame = spark.range(1).selectExpr("'v' as value", "'sink.refused' as topic")
+    servers = {"kafka.bootstrap.servers": broker_at_rest.bootstrap_servers}
+
+    def write(source: str, mode: str | None, **place: str) -> bool:
+        writer = frame.write.format(source).options(**place)
+        return _refuses((writer.mode(mode) if mode else writer).save)
+
+    found = {
+        mode: (write("kafka", mode, **servers), write("segmentlog", mode, path=str(tmp_path)))
+        for mode in ("append", None, "overwrite", "ignore")
+    }
+    assert found == {
+        "append": (False, False),
+        None: (False, True),
+        "overwrite": (True, False),
+        "ignore": (True, True),
+    }, (DIFFERENCES["no mode"], DIFFERENCES["overwrite"])
+    assert len(_read(spark, [tmp_path], "sink.refused")) == 1

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import os
+from typing import Any
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from tests.support.beside_kafka import Answer, Refusal, answer, ours, theirs
@@ -244,3 +246,30 @@ def test_a_partition_of_which_nothing_is_read_makes_no_task(
         load(spark, broker_at_rest, options).rdd.getNumPartitions() for load in (theirs, ours)
     ]
     assert counts == [2, 1], DIFFERENCES["empty ranges"]
+
+
+def test_a_schema_of_the_users_names_the_columns(
+    spark: SparkSession, broker_at_rest: Broker
+) -> None:
+    def read(source: str, **place: Any) -> list[str]:
+        reader = spark.read.schema("value binary, offset bigint").format(source)
+        return reader.option("subscribe", _LZ4).options(**place).load().columns
+
+    with pytest.raises(AnalysisException):
+        read("kafka", **{"kafka.bootstrap.servers": broker_at_rest.bootstrap_servers})
+    [*columns] = read("segmentlog", path=str(broker_at_rest.log_directories[0]))
+    assert columns == ["value", "offset"], DIFFERENCES["schema"]
+
+
+def test_a_table_of_a_catalog_gives_way_to_a_view(
+    spark: SparkSession, broker_at_rest: Broker
+) -> None:
+    servers = f"subscribe '{_LZ4}', kafka.bootstrap.servers '{broker_at_rest.bootstrap_servers}'"
+    path = f"subscribe '{_LZ4}', path '{broker_at_rest.log_directories[0]}'"
+    spark.sql(f"CREATE TABLE theirs USING kafka OPTIONS ({servers})")
+    spark.sql("DROP TABLE theirs")
+    with pytest.raises(AnalysisException, match="CREATE TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE ours USING segmentlog OPTIONS ({path})")
+    spark.sql(f"CREATE TEMPORARY VIEW ours USING segmentlog OPTIONS ({path})")
+    assert "offset" in spark.table("ours").columns, DIFFERENCES["catalog table"]
+    spark.catalog.dropTempView("ours")

@@ -10,8 +10,10 @@ import os
 from pathlib import Path
 
 import pytest
+from pyspark.errors import UnsupportedOperationException
 from pyspark.sql import SparkSession
 
+from spark_segmentlog import lag
 from tests.support.beside_kafka import Refusal, refusal_of
 from tests.support.broker import Broker
 from tests.support.kafka_differences import DIFFERENCES
@@ -98,3 +100,23 @@ def test_the_first_micro_batch_is_empty(jobs: tuple[Job, Job]) -> None:
     first, *rest = ours.offsets()
     assert first == {"codec.lz4": {"0": 0, "1": 0}}, DIFFERENCES["first micro-batch"]
     assert rest == theirs.offsets()
+
+
+def test_a_source_in_python_reports_no_metrics(jobs: tuple[Job, Job]) -> None:
+    theirs, ours = jobs
+    expected, found = theirs.run("kafka", **_LZ4), ours.run("segmentlog", **_LZ4)
+    assert expected.sources[0].metrics["maxOffsetsBehindLatest"] == "0", DIFFERENCES["metrics"]
+    assert found.sources[0].metrics == {}
+    assert lag(found).max_offsets_behind_latest == 0
+
+
+def test_a_source_in_python_has_micro_batches_alone(jobs: tuple[Job, Job], tmp_path: Path) -> None:
+    def run(job: Job, source: str) -> None:
+        writer = job.load(source, **_LZ4).writeStream.format("noop").trigger(continuous="1 second")
+        writer.option("checkpointLocation", str(tmp_path / f"{source}-continuous")).start().stop()
+
+    theirs, ours = jobs
+    run(theirs, "kafka")
+    with pytest.raises(UnsupportedOperationException) as refused:
+        run(ours, "segmentlog")
+    assert "continuous" in str(refused.value), DIFFERENCES["continuous trigger"]
