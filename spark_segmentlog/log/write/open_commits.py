@@ -78,15 +78,20 @@ def finish_open_commits(log_directories: Iterable[str]) -> list[str]:
         The ids of the writes that were ended.
     """
     directories = [os.path.realpath(path) for path in log_directories]
+    parts = [
+        (directory, read_journals(directory, directories))
+        for directory in directories
+        if has_commit_directory(directory)
+    ]
+    # What decides goes last: parts that were moved away from it are ended without it, and once its
+    # journal is gone nothing tells that they are committed.
+    parts.sort(key=lambda part: any(journal.is_deciding for journal in part[1]))
     finished = []
-    for directory in directories:
-        if not has_commit_directory(directory):
-            continue
-        journals = read_journals(directory, directories)
+    for directory, journals in parts:
         if not journals:
             # A commit that never began or is over, or a folder without a journal.
             remove_journals([directory])
-        else:
+        elif has_commit_directory(directory):
             finish_commit(sorted(journals, key=lambda journal: not journal.is_deciding), None)
             finished.append(journals[0].write_id)
     return finished

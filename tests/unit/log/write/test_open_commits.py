@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,8 +18,14 @@ from spark_segmentlog.log.directory.open_commit import read_commit_state
 from spark_segmentlog.log.io import files
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.write.commit import commit_staged_batches
-from spark_segmentlog.log.write.open_commits import discard_write, locked_for_writing
-from tests.support.scenarios import Writing, make_scenario, stage
+from spark_segmentlog.log.write.open_commits import (
+    discard_write,
+    finish_open_commits,
+    locked_for_writing,
+)
+from tests.support.fault_layer import Faults, Killed
+from tests.support.running import contents
+from tests.support.scenarios import Writing, make_decided, make_scenario, read_rows, stage
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -60,3 +68,32 @@ def test_a_write_without_a_commit_is_discarded(directory: str) -> None:
     request = stage([directory], [Writing({T0: 5})])
     discard_write([directory], request.write_ids)
     assert os.listdir(directory) == []
+
+
+@pytest.mark.parametrize("name", ["a0", "z0"])
+def test_a_part_is_ended_though_the_directory_that_decides_was_renamed(
+    tmp_path: Path, name: str
+) -> None:
+    """Also where that was cut short: the journal that decides stays until all others are gone."""
+    scenario = make_decided(tmp_path)
+    decided = contents(scenario.root)
+    finish_open_commits(scenario.directories)
+    whole = scenario.rows()
+    moved = [str(scenario.root / name), scenario.directories[1]]
+    operation = 0
+    while True:
+        shutil.rmtree(scenario.root)
+        for path, data in decided.items():
+            place = scenario.root / path.replace("d0/", f"{name}/")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(data)
+        with pytest.MonkeyPatch.context() as patch:
+            faults = Faults(patch, kill_at=operation)
+            with suppress(Killed):
+                finish_open_commits(moved)
+        finish_open_commits(moved)
+        assert read_rows(moved) == whole
+        if not faults.is_dead:
+            break
+        operation += 5
+    assert operation > 20
