@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_segmentlog.query.options import keywords_to_options, parse_read_options, warn_ignored
-from spark_segmentlog.query.read_options import Mode, View
+from spark_segmentlog.query.read_options import View
 from spark_segmentlog.query.read_plan import plan_whole_ranges
 from spark_segmentlog.query.schema import default_schema, schema_of_columns, shape_rows
 from spark_segmentlog.query.split_reader import (
@@ -81,7 +81,7 @@ def _batches(
     options = request.options
     if options.view is not View.RECORDS:
         return (batch for split in splits for batch in read_view(split, request))
-    if threads_count > 1 and options.mode is Mode.FAILFAST:
+    if threads_count > 1 and not options.skips_corrupt:
         return read_in_threads(splits, request, threads_count)
     return (batch for split in splits for batch in read_split(split, request))
 

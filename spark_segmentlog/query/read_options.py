@@ -389,6 +389,11 @@ class ReadOptions:
         return self.isolation_level == "read_committed"
 
     @property
+    def skips_corrupt(self) -> bool:
+        """Whether bad bytes are stepped over, and no error."""
+        return self.mode is not Mode.FAILFAST
+
+    @property
     def has_admission_limits(self) -> bool:
         """Whether something bounds the micro-batches of a stream."""
         limits = (

@@ -26,7 +26,7 @@ from spark_segmentlog.query.offsets import (
     SpecificOffsets,
 )
 from spark_segmentlog.query.planning import EVERYTHING, RowBounds
-from spark_segmentlog.query.read_options import Mode, ReadOptions, View
+from spark_segmentlog.query.read_options import ReadOptions, View
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ def open_log_manager(options: ReadOptions, topics: Collection[str] = ()) -> LogM
     """List everything below the paths of a read, or some topics alone if they are there."""
     return LogManager.open(
         options.paths,
-        skip_corrupt=options.mode is not Mode.FAILFAST,
+        skip_corrupt=options.skips_corrupt,
         check_crcs=options.check_crcs,
         remote=options.remote,
         filesystem=options.filesystem,
@@ -98,7 +98,7 @@ def resolve_read(
         [
             topic_partition
             for topic_partition in wanted
-            if _needs_end(topic_partition, manager.partition_log(topic_partition), options, bounds)
+            if _needs_end(manager.partition_log(topic_partition), options, bounds)
         ]
     )
     logs = {topic_partition: manager.partition_log(topic_partition) for topic_partition in wanted}
@@ -182,22 +182,20 @@ def _tell_lost(
 ) -> None:
     wanted = OffsetRange(log.topic_partition, start_offset, end_offset)
     error = offsets.could_not_read(wanted, f"{reason}, in {log.directory}")
-    if options.fail_on_data_loss and options.mode is Mode.FAILFAST:
+    if options.fail_on_data_loss and not options.skips_corrupt:
         raise error
     _log.warning("%s", error)
 
 
-def _needs_end(
-    topic_partition: TopicPartition, log: PartitionLog, options: ReadOptions, bounds: RowBounds
-) -> bool:
+def _needs_end(log: PartitionLog, options: ReadOptions, bounds: RowBounds) -> bool:
     """Tell whether the end of a log must be read to know the range.
 
     Not for ranges below the last segment, so that a look at old offsets opens no file.
     """
     log_bounds = LogBounds(log, options)
     last_base = log_bounds.last_base_offset
-    start = _known_offset(options.starting, topic_partition)
-    end = _known_offset(options.ending, topic_partition)
+    start = _known_offset(options.starting, log.topic_partition)
+    end = _known_offset(options.ending, log.topic_partition)
     if log_bounds.is_always_bounded or start is None or start > last_base:
         return True
     if end is None:

@@ -78,7 +78,7 @@ class ReadRequest:
             ),
             isolation_level=self.options.isolation_level,
             check_crcs=self.options.check_crcs,
-            skip_corrupt=self.options.mode is not Mode.FAILFAST,
+            skip_corrupt=self.options.skips_corrupt,
             fail_on_data_loss=self.options.fail_on_data_loss,
             max_decompressed_bytes=self.options.max_decompressed_bytes,
             read_ahead=self.read_ahead,

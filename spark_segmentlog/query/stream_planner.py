@@ -28,7 +28,7 @@ from spark_segmentlog.query.admission import AdmissionLimits, TriggerDelay, coun
 from spark_segmentlog.query.byte_admission import Logs, admit
 from spark_segmentlog.query.log_bounds import LogBounds
 from spark_segmentlog.query.options import warn_ignored
-from spark_segmentlog.query.read_options import Mode, ReadOptions, TopicSelection
+from spark_segmentlog.query.read_options import ReadOptions, TopicSelection
 from spark_segmentlog.query.split_reader import Split
 from spark_segmentlog.query.stream_endings import StreamEndings
 from spark_segmentlog.query.stream_planning import (
@@ -80,7 +80,7 @@ class StreamPlanner:
         self._watch = LogWatch(
             options.paths,
             choose=self._choose,
-            skip_corrupt=options.mode is not Mode.FAILFAST,
+            skip_corrupt=options.skips_corrupt,
             check_crcs=options.check_crcs,
             remote=options.remote,
             topics=options.selection.named_topics,

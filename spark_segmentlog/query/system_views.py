@@ -18,7 +18,7 @@ from spark_segmentlog.log.directory.cluster_metadata import (
     list_snapshots,
 )
 from spark_segmentlog.log.partition.partition_log import PartitionLog
-from spark_segmentlog.query.read_options import Mode, View
+from spark_segmentlog.query.read_options import View
 from spark_segmentlog.query.schema import schema_of_columns, shape_rows
 from spark_segmentlog.query.split_reader import ReadRequest, Slice, read_split
 from spark_segmentlog.query.system_columns import SystemRow, make_batch
@@ -66,7 +66,7 @@ def _python_values(column: pa.Array) -> list[Any]:
 
 def _metadata_rows(part: Slice, request: ReadRequest) -> Iterator[SystemRow]:
     """Read a metadata log from its start, so that topics have names; give the rows of a slice."""
-    log = _open_log(part, request)
+    log = open_partition(part, request)
     log_start_offset = log.log_start_offset
     snapshot = _snapshot_before(log) if log_start_offset > 0 else None
     is_from_start = part.start_offset <= log_start_offset
@@ -83,12 +83,19 @@ def _metadata_rows(part: Slice, request: ReadRequest) -> Iterator[SystemRow]:
     yield from (row for row in rows if row.offset >= start_offset)
 
 
-def _open_log(part: Slice, request: ReadRequest) -> PartitionLog:
+def open_partition(part: Slice, request: ReadRequest) -> PartitionLog:
+    """Open the partition of a slice.
+
+    Raises
+    ------
+    FileNotFoundError
+        Its directory is gone.
+    """
     first = part.segments[0]
     log = PartitionLog.open(
         first.directory, storage=first.storage, topic_partition=first.topic_partition
     )
-    log.skip_corrupt = request.options.mode is not Mode.FAILFAST
+    log.skip_corrupt = request.options.skips_corrupt
     return log
 
 
@@ -102,8 +109,7 @@ def _snapshot_before(log: PartitionLog) -> MetadataSnapshot | None:
 
 
 def _snapshot_rows(snapshot: MetadataSnapshot, request: ReadRequest) -> Iterator[SystemRow]:
-    skips_corrupt = request.options.mode is not Mode.FAILFAST
-    for record in iterate_metadata(snapshot, skip_corrupt=skips_corrupt):
+    for record in iterate_metadata(snapshot, skip_corrupt=request.options.skips_corrupt):
         yield SystemRow(
             partition=snapshot.topic_partition.partition,
             offset=record.offset,

@@ -17,14 +17,13 @@ import pyarrow as pa
 from spark_segmentlog.log.io.as_listed import waiting_threads
 from spark_segmentlog.log.io.threads import in_parallel
 from spark_segmentlog.log.names import OffsetRange
-from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.log.partition.pursuit import SegmentPursuit
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.transactions.transaction_walk import walk_transactions
 from spark_segmentlog.query.offsets import could_not_read
-from spark_segmentlog.query.read_options import SYSTEM_TOPICS, Mode, View
+from spark_segmentlog.query.read_options import SYSTEM_TOPICS, View
 from spark_segmentlog.query.split_reader import ReadRequest, Slice, Split, joined
-from spark_segmentlog.query.system_views import read_system_view
+from spark_segmentlog.query.system_views import open_partition, read_system_view
 from spark_segmentlog.query.view_columns import (
     BatchRows,
     SegmentRow,
@@ -67,7 +66,7 @@ def _pursuit(part: Slice, request: ReadRequest, *, reads_logs: bool = True) -> S
         part.segments,
         end_offset,
         lambda start, end: _report_lost(request, OffsetRange(topic_partition, start, end)),
-        skip_corrupt=_skips_corrupt(request),
+        skip_corrupt=request.options.skips_corrupt,
         opens_ahead=reads_logs,
     )
 
@@ -81,7 +80,7 @@ def _read_batches(part: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch]
         is_begun = start_offset > max(segment.base_offset, part.start_offset)
         first = start_offset if is_begun else part.start_offset
         start_position = segment.position_for(first)
-        for table in segment.headers(start_position, skip_corrupt=_skips_corrupt(request)):
+        for table in segment.headers(start_position, skip_corrupt=request.options.skips_corrupt):
             chosen = table.last_offset >= first
             chosen &= table.base_offset < part.end_offset
             if chosen.any():
@@ -121,10 +120,7 @@ def _segment_row(end_offset: int, segment: Segment) -> dict[str, Any]:
 def _read_transactions(part: Slice, request: ReadRequest) -> Iterator[pa.RecordBatch]:
     first = part.segments[0]
     try:
-        log = part.log or PartitionLog.open(
-            first.directory, storage=first.storage, topic_partition=first.topic_partition
-        )
-        log.skip_corrupt = _skips_corrupt(request)
+        log = part.log or open_partition(part, request)
         transactions = log.resolved(lambda: list(walk_transactions(log, part.end_offset)))
     except FileNotFoundError:
         _report_lost(
@@ -149,7 +145,3 @@ _READERS: Final = {
     View.TRANSACTIONS: _read_transactions,
     **dict.fromkeys(SYSTEM_TOPICS, read_system_view),
 }
-
-
-def _skips_corrupt(request: ReadRequest) -> bool:
-    return request.options.mode is not Mode.FAILFAST

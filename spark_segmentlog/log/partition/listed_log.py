@@ -34,9 +34,7 @@ from spark_segmentlog.log.names import (
     parse_partition_directory_name,
 )
 from spark_segmentlog.log.partition.lost_ranges import find_lost_after, find_lost_segments
-from spark_segmentlog.log.partition.make_segment import make_segment
 from spark_segmentlog.log.partition.segment_list import SegmentList
-from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.log.tier.remote_segment import StoreNote
 from spark_segmentlog.log.tier.tiered_storage import TieredStorage
 from spark_segmentlog.log.transactions.transaction_walk import (
@@ -144,10 +142,6 @@ class ListedLog:
             return np.ones(len(segments), np.bool_)
         trusted: npt.NDArray[np.bool_] = segments.end_offset_bounds <= (self.recovery_point or 0)
         return trusted
-
-    def segment_named(self, base_offset: int) -> Segment:
-        """Make the segment of a base offset."""
-        return make_segment(self, base_offset)
 
     def _settle(self, start_offset: int, end_offset: int) -> None:
         """Make sure which remote segments hold offsets in [start, end)."""

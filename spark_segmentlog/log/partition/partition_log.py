@@ -15,6 +15,7 @@ from spark_segmentlog.log.names import MAX_OFFSET
 from spark_segmentlog.log.partition.fetch import FetchedBatches, fetch
 from spark_segmentlog.log.partition.listed_log import RESOLVE_ATTEMPTS, ListedLog
 from spark_segmentlog.log.partition.lost_ranges import tell_of_gone
+from spark_segmentlog.log.partition.make_segment import make_segment
 from spark_segmentlog.log.partition.pursuit import SegmentPursuit
 from spark_segmentlog.log.partition.scan import READ_COMMITTED, scan_segments
 from spark_segmentlog.log.partition.time_lookup import find_timestamp
@@ -63,7 +64,7 @@ class PartitionLog(ListedLog):
             if not found:
                 break
             self.list_again()
-            now = self.segment_named(segment.base_offset)
+            now = make_segment(self, segment.base_offset)
             if now == segment and signature_of(segment.storage, segment.log_path) == before:
                 break
             segment = now

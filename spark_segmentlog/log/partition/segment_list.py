@@ -16,6 +16,7 @@ from spark_segmentlog.log.io.as_listed import waiting_threads
 from spark_segmentlog.log.io.reading import Storage
 from spark_segmentlog.log.io.threads import in_parallel
 from spark_segmentlog.log.names import MAX_OFFSET
+from spark_segmentlog.log.partition.make_segment import make_segment
 from spark_segmentlog.log.segment.segment import Segment
 from spark_segmentlog.record.types import Int64s
 
@@ -56,7 +57,7 @@ class SegmentList(Sequence[Segment]):
     def __getitem__(self, index: int | slice) -> Segment | SegmentList:
         if isinstance(index, slice):
             return self._some(index)
-        return self._log.segment_named(int(self.base_offsets[index]))
+        return make_segment(self._log, int(self.base_offsets[index]))
 
     @property
     def end_offset_bounds(self) -> Int64s:
