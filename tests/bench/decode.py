@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 import spark_segmentlog
+from spark_segmentlog.record.plain.crc import crc32c
 from tests.bench.harness import (
     Figure,
     Measurement,
@@ -19,6 +25,7 @@ from tests.bench.harness import (
 )
 from tests.bench.java_loop import FileRecordsLoop
 from tests.bench.log_files import LogShape, generate_partition
+from tests.bench.measured import CEILING
 from tests.bench.visitors import visit_with_aiokafka, visit_with_kafka_python
 from tests.support.kafka_jars import KafkaJars
 
@@ -28,6 +35,7 @@ LARGE_VALUE_BYTES = 1000
 PLAIN_PYTHON_RECORDS_COUNT = 20_000
 OURS = "one thread"
 THREADS = "all cores"
+COPIED_BYTES = 1024 * 1024
 # How the figures of a peer begin, by the name of its side.
 PEERS = {
     "FileRecords": "arrow_against_java",
@@ -55,6 +63,8 @@ def decode_figures(settings: Settings, jars: KafkaJars | None) -> Iterator[Figur
             if jars is not None:
                 sides["FileRecords"] = _java(stack.enter_context(FileRecordsLoop(jars)), log_path)
             yield from _figures(suffix, sides, settings)
+        if shape.codec == "none":
+            yield _copied_by_threads(suffix, log_path, settings)
     for suffix, records_per_batch, transaction_batches in _TRANSACTION_CASES:
         yield _committed_against_uncommitted(
             suffix, records_per_batch, transaction_batches, settings
@@ -131,6 +141,40 @@ def _figures(suffix: str, sides: dict[str, Side], settings: Settings) -> Iterato
         detail=f"{best_s[THREADS] * 1e9:.0f} ns a record; one thread {ours}",
         sides={f"{suffix}: {THREADS}": 1 / best_s[THREADS]},
     )
+
+
+def _copied_by_threads(suffix: str, log_path: Path, settings: Settings) -> Figure:
+    """Compare one thread that reads, checks and copies the bytes with several."""
+    alone, shared = take_turns(
+        [
+            seconds(lambda: copy_all(log_path, 1)),
+            seconds(lambda: copy_all(log_path, pa.cpu_count())),
+        ],
+        settings.repetitions,
+    )
+    return Figure(
+        name=f"threads_against_one_{suffix}_{CEILING}",
+        value=alone.best / shared.best,
+        detail=f"{alone.best:.3f} s; in threads {shared.best:.3f} s",
+    )
+
+
+def copy_all(path: Path, threads_count: int) -> None:
+    """Read a file, each thread its share of the pieces; compute their checksums and copy them."""
+    size_bytes = path.stat().st_size
+    with path.open("rb", buffering=0) as file, ThreadPoolExecutor(threads_count) as threads:
+
+        def copy_share(thread: int) -> int:
+            piece, copy = (np.empty(COPIED_BYTES, np.uint8) for _ in range(2))
+            copied = 0
+            for at in range(thread * COPIED_BYTES, size_bytes, threads_count * COPIED_BYTES):
+                count = os.preadv(file.fileno(), [piece.data], at)
+                crc32c(piece[:count])
+                np.copyto(copy[:count], piece[:count])
+                copied += count
+            return copied
+
+        assert sum(threads.map(copy_share, range(threads_count))) == size_bytes
 
 
 def _committed_against_uncommitted(

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from tests.bench.harness import Figure, Target
 from tests.support.kafka_jars import KAFKA_VERSION
 
-# How the name of a figure ends that tells what is the most another one can be.
+# How the name of a figure ends that tells the most that another one can be on the machine.
 CEILING: Final = "ceiling"
 PACKAGES: Final = (
     "spark-segmentlog",
@@ -163,7 +163,7 @@ def _bound_cell(target: Target, by_name: Mapping[str, MeasuredFigure]) -> str:
     if target.aim is not None and not target.reaches_aim(figure.median):
         text += f"; {target.aim:g} is aimed at, **not reached**"
     if ceiling is not None:
-        text += f"; Spark's Python API alone reaches {ceiling.median:.3g}"
+        text += f"; the ceiling here is {ceiling.median:.3g}"
     return text
 
 

@@ -75,7 +75,7 @@ def test_a_table_hides_no_bound_and_no_aim_that_is_missed() -> None:
 
 def test_a_table_tells_what_is_the_most_that_can_be() -> None:
     measured = measurements([[*run(0.9), *run(0.8, f"{NAME}_{CEILING}")]])
-    cell = "at most 1; Spark's Python API alone reaches 0.8"
+    cell = "at most 1; the ceiling here is 0.8"
     assert f"| {cell} | `{NAME}` |" in table(measured, TARGETS)
 
 
