@@ -284,20 +284,42 @@ def _stamp(
     """Write final offsets into the staged files, in the order in which they were dealt out."""
     by_path = {inspected.file.path: inspected for inspected in inspected_files}
     offsets = {key: iter(partition.base_offsets) for key, partition in planned.items()}
-    dealt: list[tuple[InspectedFile, list[int], list[int]]] = []
+    dealt: list[_Dealt] = []
     for write in sorted(request.staged, key=lambda write: write.task_id):
+        staged_rows = [0] * len(write.topic_partitions)
         for file in write.files:
             inspected = by_path[file.path]
-            keys = [write.topic_partitions[extent.partition_index] for extent in inspected.extents]
-            base_offsets = [next(offsets[key]) for key in keys]
-            dealt.append(
-                (inspected, base_offsets, [planned[key].plan.leader_epoch for key in keys])
-            )
+            staged_offsets, base_offsets, leader_epochs = [], [], []
+            for extent in inspected.extents:
+                key = write.topic_partitions[extent.partition_index]
+                staged_offsets.append(staged_rows[extent.partition_index])
+                staged_rows[extent.partition_index] += extent.offset_count
+                base_offsets.append(next(offsets[key]))
+                leader_epochs.append(planned[key].plan.leader_epoch)
+            are_as_staged = base_offsets == staged_offsets and not any(leader_epochs)
+            dealt.append(_Dealt(inspected, base_offsets, leader_epochs, are_as_staged))
     known: dict[tuple[str, int], BatchExtents] = {}
-    stamped = in_parallel(lambda arguments: stamp_offsets(*arguments), dealt)
-    for (inspected, _, _), batches in zip(dealt, stamped, strict=True):
-        sizes = [extent.size_bytes for extent in inspected.extents]
+    for each, batches in zip(dealt, in_parallel(_Dealt.stamp, dealt), strict=True):
+        sizes = [extent.size_bytes for extent in each.inspected.extents]
         positions = accumulate([0, *sizes[:-1]])
-        for position, extent in zip(positions, batches, strict=False):
-            known[inspected.file.path, position] = extent
+        for position, extent_batches in zip(positions, batches, strict=False):
+            known[each.inspected.file.path, position] = extent_batches
     return known
+
+
+@dataclass(frozen=True, slots=True)
+class _Dealt:
+    """What the extents of a staged file are dealt, and whether its task wrote just that."""
+
+    inspected: InspectedFile
+    base_offsets: list[int]
+    leader_epochs: list[int]
+    are_as_staged: bool
+
+    def stamp(self) -> list[BatchExtents]:
+        return stamp_offsets(
+            self.inspected,
+            self.base_offsets,
+            self.leader_epochs,
+            are_as_staged=self.are_as_staged,
+        )

@@ -5,7 +5,8 @@ them, ``.segmentlog-<write id>-<task>-<attempt>-<n>.staged``, where neither a br
 looks at them. A file is a run of *extents*: batches of one partition, one after the other, that
 fit one segment. Small partitions share a file; one that comes to a quarter of `segment.bytes`, or
 that makes up much of what the task writes, gets files of its own, which the commit can rename to
-segments. No file is above `segment.bytes`. Final offsets are the commit's to write.
+segments. No file is above `segment.bytes`. Offsets count from 0 through all that the task writes
+of a partition; where final ones are others, the commit writes them.
 
 Files and folder are synced before the task reports. The report names files and extents, not
 batches; a checksum over the batch headers, without the bytes that the commit changes, tells a file
@@ -83,6 +84,7 @@ class StagingWriter:
         self._partition_indexes: dict[TopicPartition, int] = {}
         self._directories: list[str] = []
         self._staged_bytes: list[int] = []
+        self._staged_rows: list[int] = []
         self._own: dict[int, OpenStagedFile] = {}
         self._shared: dict[str, OpenStagedFile] = {}
         self._written: list[OpenStagedFile] = []
@@ -99,6 +101,7 @@ class StagingWriter:
         if partition_index == len(self._directories):
             self._directories.append(log_directory)
             self._staged_bytes.append(0)
+            self._staged_rows.append(0)
         return partition_index
 
     def write(self, rows: pa.RecordBatch, partition_indexes: npt.NDArray[np.int64]) -> None:
@@ -154,8 +157,16 @@ class StagingWriter:
         self._row_partitions.clear()
         self._held_bytes = 0
         order, used, group_ends = group_rows(partition_indexes)
-        encoded = self._encoder.encode_groups(rows, order, group_ends, first_row=self._first_row)
+        encoded = self._encoder.encode_groups(
+            rows,
+            order,
+            group_ends,
+            base_offset=np.array([self._staged_rows[index] for index in used], np.int64),
+            first_row=self._first_row,
+        )
         self._first_row += rows.num_rows
+        for partition_index, count in zip(used, np.diff(group_ends, prepend=0), strict=True):
+            self._staged_rows[partition_index] += int(count)
         bounds = np.searchsorted(encoded.groups, np.arange(len(used) + 1)).tolist()
         for partition_index, start, end in zip(used.tolist(), bounds, bounds[1:], strict=False):
             self._stage(partition_index, encoded, start, end)

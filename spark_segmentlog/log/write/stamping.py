@@ -2,8 +2,9 @@
 
 Only headers are read, one pread each where batches are large, whole pieces where they are small;
 and only they are written: 16 bytes a batch (base offset, length as it was, leader epoch), none of
-them under the batch's CRC. What is written does not depend on what stood there, so it can be
-repeated.
+them under the batch's CRC. A file is left as it is where its task, which synced it, gave it the
+final ones: of a partition that the commit makes, and no other task writes. Else what is written
+does not depend on what stood there, so it can be repeated after a sync that failed.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from spark_segmentlog.record.read.header_table import StopReason, scan_headers
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 LARGE_BATCH_BYTES: Final = 8 * 1024
+# The disk begins with the first stamps while others are made.
+WRITEBACK_BYTES: Final = 8 * 1024 * 1024
 STAMP: Final = np.dtype([("base_offset", ">i8"), ("length", ">i4"), ("leader_epoch", ">i4")])
 
 
@@ -37,6 +40,14 @@ class StagedHeaders:
     last_offset_deltas: npt.NDArray[np.int64]
     max_timestamps: npt.NDArray[np.int64]
     crcs: npt.NDArray[np.int64]
+    base_offsets: npt.NDArray[np.int64]
+    leader_epochs: npt.NDArray[np.int64]
+
+    def hold(self, stamps: npt.NDArray[np.void]) -> bool:
+        """Tell whether these base offsets and leader epochs are there already."""
+        return np.array_equal(self.base_offsets, stamps["base_offset"]) and np.array_equal(
+            self.leader_epochs, stamps["leader_epoch"]
+        )
 
     def checksum(self) -> int:
         """Sum them up as their task did."""
@@ -81,9 +92,20 @@ def inspect_staged(file: StagedFile) -> InspectedFile:
 
 
 def stamp_offsets(
-    inspected: InspectedFile, base_offsets: Sequence[int], leader_epochs: Sequence[int]
+    inspected: InspectedFile,
+    base_offsets: Sequence[int],
+    leader_epochs: Sequence[int],
+    *,
+    are_as_staged: bool,
 ) -> list[BatchExtents]:
     """Write final base offsets and leader epochs into a staged file, and sync it.
+
+    Parameters
+    ----------
+    base_offsets, leader_epochs : sequence of int
+        Of each extent.
+    are_as_staged : bool
+        Whether its task wrote these: they are not written again if they still stand there.
 
     Returns
     -------
@@ -100,7 +122,8 @@ def stamp_offsets(
         headers = _read_headers(descriptor, inspected.file)
         _check(headers, inspected)
         stamps = _stamps(headers, inspected, base_offsets, leader_epochs)
-        _write_stamps(descriptor, headers, stamps)
+        if not (are_as_staged and headers.hold(stamps)):
+            _write_stamps(descriptor, headers, stamps)
         files.fsync(descriptor)
     return _extents(headers, inspected, stamps) if _has_large_batches(inspected.file) else []
 
@@ -148,20 +171,27 @@ def _read_headers(descriptor: int, file: StagedFile) -> StagedHeaders:
 
 
 def _read_single_headers(descriptor: int, file: StagedFile) -> StagedHeaders:
-    rows: list[tuple[int, int, int, int, int]] = []
+    rows: list[tuple[int, ...]] = []
     position = 0
     while position < file.size_bytes:
         data = files.read_exactly(descriptor, position, RECORD_BATCH_HEADER.size)
         if len(data) < RECORD_BATCH_HEADER.size:
             raise _differs(file.path, position)
         fields = RECORD_BATCH_HEADER.unpack(data)
-        _, length, _, magic, crc, _, last_offset_delta, _, max_timestamp = fields[:9]
+        base_offset, length, leader_epoch, magic, crc, _, last_offset_delta, _, max_timestamp = (
+            fields[:9]
+        )
         size_bytes = length + LOG_OVERHEAD
         if magic != MAGIC_V2 or size_bytes < RECORD_BATCH_HEADER.size:
             raise _differs(file.path, position)
-        rows.append((position, size_bytes, last_offset_delta, max_timestamp, crc))
+        rows.append(
+            (
+                *(position, size_bytes, last_offset_delta, max_timestamp, crc),
+                *(base_offset, leader_epoch),
+            )
+        )
         position += size_bytes
-    return StagedHeaders(*np.array(rows, np.int64).reshape(-1, 5).T)
+    return StagedHeaders(*np.array(rows, np.int64).T)
 
 
 def _scan_pieces(descriptor: int, path: str, size_bytes: int) -> StagedHeaders:
@@ -185,6 +215,8 @@ def _scan_pieces(descriptor: int, path: str, size_bytes: int) -> StagedHeaders:
         [table.last_offset - table.base_offset for table in tables],
         [table.max_timestamp for table in tables],
         [table.crc for table in tables],
+        [table.base_offset for table in tables],
+        [table.partition_leader_epoch for table in tables],
     )
     return StagedHeaders(*(np.concatenate([np.empty(0, np.int64), *parts]) for parts in columns))
 
@@ -221,9 +253,13 @@ def _write_stamps(descriptor: int, headers: StagedHeaders, stamps: npt.NDArray[n
     size_bytes = int(headers.positions[-1] + headers.sizes_bytes[-1])
     if size_bytes >= len(stamps) * LARGE_BATCH_BYTES:
         data = stamps.tobytes()
+        begun = 0
         for row, position in enumerate(headers.positions.tolist()):
             start = row * STAMP.itemsize
             files.write_all(descriptor, data[start : start + STAMP.itemsize], position)
+            if position - begun >= WRITEBACK_BYTES:
+                files.start_writeback(descriptor, begun, position - begun)
+                begun = position
         return
     ends = headers.positions + STAMP.itemsize
     first = 0

@@ -128,7 +128,7 @@ class RecordBatchEncoder:
         order: Int64s,
         group_ends: Int64s,
         *,
-        base_offset: int = 0,
+        base_offset: int | Int64s = 0,
         append_time_ms: int | None = None,
         first_row: int = 0,
     ) -> EncodedBatches:
@@ -144,8 +144,8 @@ class RecordBatchEncoder:
             Row numbers, those of a group one after the other.
         group_ends : numpy.ndarray of int64
             Where each group ends in `order`; a group may be empty.
-        base_offset : int
-            Offset of the first record of every group.
+        base_offset : int or numpy.ndarray of int64
+            Offset of the first record of every group, or one for each.
         append_time_ms : int, optional
             Now where not given.
         first_row : int
@@ -181,7 +181,8 @@ class RecordBatchEncoder:
         )
         plan = self._plan(rows, first_row)
         group_starts = np.concatenate([np.zeros(1, np.int64), rows.group_ends])[plan.groups]
-        base_offsets = plan.first_places[:-1] - group_starts + base_offset
+        bases = np.broadcast_to(base_offset, len(group_ends))[plan.groups]
+        base_offsets = plan.first_places[:-1] - group_starts + bases
         if self._write_block is None:
             buffer, positions, sizes = self._write_plain(rows, plan, base_offsets)
         else:

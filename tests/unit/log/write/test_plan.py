@@ -50,7 +50,8 @@ def test_a_large_staged_file_becomes_a_segment_without_a_copy(
     commit_staged_batches(request)
     logs = list((Path(directory) / "t-0").glob("*.log"))
     assert {path.stat().st_ino for path in logs} == inodes
-    batches = sum(file.batch_count for write in request.staged for file in write.files)
+    # The first task wrote final offsets.
+    batches = sum(file.batch_count for write in request.staged[1:] for file in write.files)
     assert written == [16] * batches
     assert len(read_rows([directory])[T0]) == 9600
     assert list(verify(directory, deep=True)) == []

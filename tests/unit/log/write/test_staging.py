@@ -18,6 +18,7 @@ from spark_segmentlog.log.write.staged_leftovers import (
     list_staged,
 )
 from spark_segmentlog.log.write.stamping import header_checksum_of
+from spark_segmentlog.record.read.header_table import scan_headers
 from tests.support.staging import extents_of, make_writer, rows, stage_partitions
 
 
@@ -114,3 +115,23 @@ def test_all_is_synced_before_the_report(tmp_path: Path, monkeypatch: pytest.Mon
     assert len(staged.files) > 10
     assert {os.stat(file.path).st_ino for file in staged.files} == synced
     assert folders == [str(tmp_path)]
+
+
+def test_offsets_count_through_all_that_a_task_stages_of_a_partition(tmp_path: Path) -> None:
+    writer = make_writer(buffer_bytes=10_000)
+    indexes = [writer.index_of(TopicPartition("t", number), str(tmp_path)) for number in range(2)]
+    for count in (300, 300, 50):
+        writer.write(rows(count), np.where(np.arange(count) % 3, *indexes))
+    staged = writer.finish()
+    next_offsets = [0, 0]
+    for file in staged.files:
+        table = scan_headers(np.fromfile(file.path, np.uint8), 0, file.size_bytes, file_position=0)
+        first = 0
+        for extent in file.unpack_extents():
+            batches = slice(first, first + extent.batch_count)
+            first = batches.stop
+            assert table.base_offset[batches][0] == next_offsets[extent.partition_index]
+            ends = table.last_offset[batches] + 1
+            assert table.base_offset[batches][1:].tolist() == ends[:-1].tolist()
+            next_offsets[extent.partition_index] = int(ends[-1])
+    assert next_offsets == [433, 217]

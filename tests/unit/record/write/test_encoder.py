@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import cramjam
 import crc32c
+import numpy as np
 import pytest
 
 from spark_segmentlog.errors import OptionValueError, RecordTooLargeError
@@ -95,6 +96,17 @@ def test_offsets_are_dense_over_all_batches() -> None:
     assert encoded.base_offsets[1:].tolist() == (encoded.last_offsets[:-1] + 1).tolist()
     assert encoded.last_offsets[-1] == 306
     assert read_by_decoder(encoded) == expected_rows(records, 7)
+
+
+def test_each_group_counts_from_its_own_base_offset() -> None:
+    encoded = RecordBatchEncoder().encode_groups(
+        values(b"a", b"b", b"c"),
+        np.arange(3),
+        np.array([1, 1, 3]),
+        base_offset=np.array([7, 8, 30]),
+    )
+    assert encoded.base_offsets.tolist() == [7, 30]
+    assert encoded.last_offsets.tolist() == [7, 31]
 
 
 # Sizes
