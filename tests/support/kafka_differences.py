@@ -48,6 +48,11 @@ DIFFERENCES: Final = {
     "schema": Difference(
         "a schema that the user gives", "refused", "holds, and saves decoding the other columns"
     ),
+    "second use": Difference(
+        "a `load()` or a view that is used again",
+        "has what was written meanwhile",
+        "ends where it ended at its first use, since Spark keeps the plan of a Python source",
+    ),
     "catalog table": Difference(
         "`CREATE TABLE ... USING`",
         "a table",

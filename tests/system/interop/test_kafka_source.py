@@ -273,3 +273,19 @@ def test_a_table_of_a_catalog_gives_way_to_a_view(
     spark.sql(f"CREATE TEMPORARY VIEW ours USING segmentlog OPTIONS ({path})")
     assert "offset" in spark.table("ours").columns, DIFFERENCES["catalog table"]
     spark.catalog.dropTempView("ours")
+
+
+def test_a_load_that_is_used_again_ends_where_it_did(
+    spark: SparkSession, broker_at_rest: Broker
+) -> None:
+    broker_at_rest.create_topic("used.again")
+    options = {"subscribe": "used.again"}
+    frames = theirs(spark, broker_at_rest, options), ours(spark, broker_at_rest, options)
+    seen = []
+    for value in (b"first", b"second"):
+        producer = broker_at_rest.producer()
+        producer.produce("used.again", value=value)
+        producer.flush()
+        seen.append(tuple(frame.count() for frame in frames))
+    assert seen == [(1, 1), (2, 1)], DIFFERENCES["second use"]
+    assert ours(spark, broker_at_rest, options).count() == 2

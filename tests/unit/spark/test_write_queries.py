@@ -68,6 +68,20 @@ def test_a_topic_in_a_bucket_is_written_as_a_log(
     assert written.equals(stored)
 
 
+def test_rows_are_inserted_through_a_view_that_ends_where_it_did(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    save(spark.sql("select 'v' as value"), tmp_path, topic="t")
+    view = f"CREATE OR REPLACE TEMPORARY VIEW log USING segmentlog OPTIONS (path '{tmp_path}')"
+    spark.sql(view)
+    spark.sql("INSERT INTO log (topic, value) SELECT 'u', value FROM log")
+    assert read(tmp_path, "topic", "key", "value") == [("t", None, b"v"), ("u", None, b"v")]
+    assert spark.table("log").count() == 1
+    spark.sql(view)
+    assert spark.table("log").count() == 2
+    spark.catalog.dropTempView("log")
+
+
 def test_a_frame_comes_back_through_spark_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.sql(
         """
