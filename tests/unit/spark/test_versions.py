@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,12 @@ def test_what_a_version_lacks_is_said_once_by_its_name(
     [told] = caplog.messages
     assert told.startswith(f"Spark {pyspark.__version__}: ")
     assert told.endswith(f"; Spark {since} and later can")
+
+
+def test_no_other_module_asks_for_the_version_of_spark() -> None:
+    asking = re.compile(r"pyspark\.__version__|spark\.version\b|hasattr\(datasource|\"pyspark\.")
+    modules = Path(versions.__file__).parent.glob("*.py")
+    assert [path.name for path in modules if asking.search(path.read_text())] == ["versions.py"]
 
 
 def rows_between(reader: SegmentLogStreamReader, start: Any, end: Any) -> list[int]:
