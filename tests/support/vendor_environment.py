@@ -28,10 +28,11 @@ import pyarrow as pa
 from spark_segmentlog import open_log, read_arrow
 
 assert importlib.util.find_spec("pyspark") is None
+headers = [[{"key": "h", "value": b"x"}]]
 for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
     with open_log(sys.argv[1], compression_type=codec) as log:
-        log.append("t", pa.table({"key": [b"k"], "value": [codec.encode()]}))
-values = read_arrow(sys.argv[1]).read_all()["value"].to_pylist()
+        log.append("t", pa.table({"key": [b"k"], "value": [codec.encode()], "headers": headers}))
+values = read_arrow(sys.argv[1], include_headers=True).read_all()["value"].to_pylist()
 assert values == [b"none", b"gzip", b"snappy", b"lz4", b"zstd"], values
 """
 
