@@ -66,7 +66,7 @@ def test_what_a_version_lacks_is_said_once_by_its_name(
 
 
 def test_no_other_module_asks_for_the_version_of_spark() -> None:
-    asking = re.compile(r"pyspark\.__version__|spark\.version\b|hasattr\(datasource|\"pyspark\.")
+    asking = re.compile(r"pyspark\.__version__|\bspark\.version\b|hasattr\(datasource")
     modules = Path(versions.__file__).parent.glob("*.py")
     assert [path.name for path in modules if asking.search(path.read_text())] == ["versions.py"]
 
