@@ -100,6 +100,10 @@ class LogDirectoryState:
             and visible_ranges[topic_partition] is None
         )
 
+    def is_written(self, topic_partition: TopicPartition) -> bool:
+        """Tell whether an open commit changes, or is still making, this partition."""
+        return topic_partition in (self.commit_state.visible_ranges or ())
+
     def visible_range(self, topic_partition: TopicPartition) -> tuple[int, int] | None:
         """Find the (log start, log end) offsets from before an open commit; None for no limit."""
         visible_ranges = self.commit_state.visible_ranges

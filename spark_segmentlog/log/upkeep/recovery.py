@@ -20,11 +20,13 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from spark_segmentlog.errors import UnsafeTargetError
 from spark_segmentlog.log.directory.cluster import Cluster, read_cluster
 from spark_segmentlog.log.directory.journal import Journal
 from spark_segmentlog.log.directory.paths import log_directory_of
+from spark_segmentlog.log.directory.state import LogDirectoryState
 from spark_segmentlog.log.formats.checkpoints import (
     PARTITION_METADATA,
     format_topic_id,
@@ -33,7 +35,7 @@ from spark_segmentlog.log.formats.checkpoints import (
 from spark_segmentlog.log.io import files
 from spark_segmentlog.log.io.lock import DEFAULT_LOCK_TIMEOUT_MS, is_locked
 from spark_segmentlog.log.io.reading import LOCAL, Storage, local_path
-from spark_segmentlog.log.io.signature import signature_of
+from spark_segmentlog.log.io.signature import FileSignature, signature_of
 from spark_segmentlog.log.names import TopicPartition
 from spark_segmentlog.log.partition.listed_log import RESOLVE_ATTEMPTS
 from spark_segmentlog.log.partition.partition_log import PartitionLog, while_it_is_there
@@ -202,8 +204,8 @@ def _tell_after(
     storage = storage_after(filter(None, commits.values())) if commits else None
     cluster = _cluster_if_known([log_directory_of(path) for path in directories])
     for log in partition_logs(directories, wanted, storage=storage):
-        if log.state.visible_range(log.topic_partition) is not None:
-            # Somebody is writing it at this moment, and will leave it whole.
+        if log.state.is_written(log.topic_partition):
+            # Somebody is at it, and will leave it whole.
             continue
         yield from _write_topic_id(log, cluster, dry_run=True)
         yield from while_it_is_there(log, _tell_of(log, mender))
@@ -221,10 +223,28 @@ def _find_commits_cut_short(log_directories: Sequence[str]) -> Mapping[str, Jour
     return before if find_open_commits(involved) == before else {}
 
 
-def _tell_of(log: PartitionLog, mender: Mender) -> Iterator[RecoveryAction]:
-    """Tell what would be mended in a partition in which a broker may be at work.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Moment:
+    """What tells whether a partition was written, or files of it renamed, since another moment."""
 
-    What was found while files were renamed is believed once another look finds the same.
+    state: LogDirectoryState
+    folder: FileSignature | None
+    end: FileSignature | None
+
+    @classmethod
+    def now(cls, log: PartitionLog) -> _Moment:
+        return cls(
+            state=log.state.with_commits(log.storage),
+            folder=signature_of(log.storage, log.directory),
+            end=log.end_signature(),
+        )
+
+
+def _tell_of(log: PartitionLog, mender: Mender) -> Iterator[RecoveryAction]:
+    """Tell what would be mended in a partition in which a broker, or a writer, may be at work.
+
+    What was found while files were renamed is believed once another look finds the same; but not
+    of a segment that grows, and nothing of a partition that an open commit changes.
     """
 
     def look() -> list[RecoveryAction]:
@@ -236,12 +256,16 @@ def _tell_of(log: PartitionLog, mender: Mender) -> Iterator[RecoveryAction]:
 
     told: list[RecoveryAction] = []
     for _ in range(RESOLVE_ATTEMPTS):
-        before = signature_of(log.storage, log.directory)
+        before = _Moment.now(log)
         log.list_again()
         earlier, told = told, log.resolved(look)
-        if told in ([], earlier) or signature_of(log.storage, log.directory) == before:
+        now = _Moment.now(log)
+        if any(moment.state.is_written(log.topic_partition) for moment in (before, now)):
+            return
+        if told in ([], earlier) or now == before:
             break
-    yield from told
+    growing = None if now.end == before.end else log.segments[-1].log_path
+    yield from (action for action in told if action.path != growing)
 
 
 def _find_cut_short(log: PartitionLog) -> Replacement | None:

@@ -57,6 +57,14 @@ def test_an_open_commit_caps_partitions_and_hides_new_ones(
         LogManager.open(tmp_path / "new-0")
 
 
+def test_a_partition_is_written_while_a_commit_changes_or_makes_it() -> None:
+    changed, made, other = (TopicPartition(topic, 0) for topic in ("t", "new", "other"))
+    commit_state = CommitState(3, "w", {changed: (2, 7), made: None})
+    state = LogDirectoryState(path="d0", commit_state=commit_state)
+    assert [state.is_written(each) for each in (changed, made, other)] == [True, True, False]
+    assert not LogDirectoryState(path="d0").is_written(changed)
+
+
 def test_indexes_are_whole_below_the_recovery_point_and_all_after_a_clean_stop(
     tmp_path: Path,
 ) -> None:

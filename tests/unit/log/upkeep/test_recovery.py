@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,14 @@ import pytest
 
 from spark_segmentlog.errors import CommitPendingError, CorruptRecordError, RecoveryError
 from spark_segmentlog.log.directory.journal import Journal
+from spark_segmentlog.log.directory.open_commit import read_open_commit
 from spark_segmentlog.log.findings import FindingKind
 from spark_segmentlog.log.io import files
 from spark_segmentlog.log.io.reading import Storage
 from spark_segmentlog.log.names import TopicPartition
+from spark_segmentlog.log.partition.partition_log import PartitionLog
 from spark_segmentlog.log.upkeep import recovery
+from spark_segmentlog.log.upkeep.mender import Mender
 from spark_segmentlog.log.upkeep.recovery import recover, reindex
 from spark_segmentlog.log.upkeep.recovery_action import RecoveryAction, RecoveryKind
 from spark_segmentlog.log.upkeep.swap import Replacement, find_replacement, finish_replacement
@@ -530,6 +534,55 @@ def test_a_commit_that_is_ended_meanwhile_was_not_cut_short(
         str(index.with_suffix(".log")),
     )
     assert len(looks) == 1
+
+
+def between_looks(monkeypatch: pytest.MonkeyPatch, change: Callable[[PartitionLog], None]) -> None:
+    """Have something done after each look at a partition, before it is known to have been done."""
+    mend = Mender.mend
+
+    def look(mender: Mender, log: PartitionLog) -> Iterator[RecoveryAction]:
+        yield from mend(mender, log)
+        change(log)
+
+    monkeypatch.setattr(Mender, "mend", look)
+
+
+def test_nothing_is_told_of_a_segment_while_it_grows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, _, last = three_segments(tmp_path)
+    for path in (first, last):
+        path.with_suffix(".index").unlink()
+
+    def grow(log: PartitionLog) -> None:
+        (batch,) = batches(1, base_offset=log.find_next_offset())
+        last.write_bytes(last.read_bytes() + batch)
+
+    with pytest.MonkeyPatch.context() as patch:
+        between_looks(patch, grow)
+        assert [action.path for action in recover(str(tmp_path), dry_run=True)] == [str(first)]
+    told = [action.path for action in recover(str(tmp_path), dry_run=True)]
+    assert told == [str(first), str(last)]
+
+
+def test_nothing_is_told_of_a_partition_that_a_commit_begins_to_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = make_scenario(tmp_path)
+    a_missing_index(scenario.directories)
+    (told,) = recover(scenario.directories, dry_run=True)
+    assert told.kind is RecoveryKind.REBUILD_INDEXES
+
+    def commit(log: PartitionLog) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(files, "copy_range", lambda *_, **__: (_ for _ in ()).throw(OSError(5)))
+            with suppress(CommitPendingError):
+                scenario.commit()
+
+    between_looks(monkeypatch, commit)
+    monkeypatch.setattr(recovery, "is_locked", lambda _: True)
+    assert recover(scenario.directories, dry_run=True) == []
+    assert read_open_commit(scenario.directories[1]) is not None
 
 
 def test_an_empty_log_directory_has_nothing_to_recover(tmp_path: Path) -> None:
