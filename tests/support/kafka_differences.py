@@ -85,6 +85,11 @@ DIFFERENCES: Final = {
     "continuous trigger": Difference(
         "`trigger(continuous=...)`", "runs", "refused by Spark, as of every Python source"
     ),
+    "update mode": Difference(
+        '`outputMode("update")` of the sink',
+        "runs",
+        "refused by Spark, as of every Python sink; `foreachBatch` does it",
+    ),
     "metrics": Difference(
         "`metrics` of the source in a stream's progress",
         "offsets behind the latest",
@@ -97,6 +102,9 @@ DIFFERENCES: Final = {
     ),
     "overwrite": Difference(
         '`mode("overwrite")`', "refused", "replaces the rows of the topics written"
+    ),
+    "timestamps": Difference(
+        "a column `timestamp` in rows that are written", "left out", "is the time of the records"
     ),
     "unknown column": Difference(
         "rows with a column that no record has", "left out", "refused before anything is written"

@@ -32,7 +32,7 @@ def _to_folder(frame: DataFrame, path: Path, **options: str) -> None:
 def _read(spark: SparkSession, paths: list[Path], topic: str) -> list[Row]:
     reader = spark.read.format("segmentlog").option("subscribe", topic)
     frame = reader.option("includeHeaders", "true").load(list(map(str, paths)))
-    return frame.select("partition", "key", "value", "headers").collect()
+    return frame.select("partition", "key", "value", "headers", "timestamp").collect()
 
 
 def _written(
@@ -189,3 +189,13 @@ def test_only_overwriting_and_appending_are_told_apart_by_a_mode(
         "ignore": (True, True),
     }, (DIFFERENCES["no mode"], DIFFERENCES["overwrite"])
     assert len(_read(spark, [tmp_path], "sink.refused")) == 1
+
+
+def test_the_time_of_a_row_is_that_of_its_record(
+    spark: SparkSession, broker_at_rest: Broker, tmp_path: Path
+) -> None:
+    frame = spark.range(1).selectExpr("'v' as value", "timestamp_millis(5000) as timestamp")
+    theirs, ours = _written(spark, broker_at_rest, tmp_path, frame, "sink.times")
+    found = [row.timestamp.timestamp() for row in (*theirs, *ours)]
+    assert found[0] > 5, DIFFERENCES["timestamps"]
+    assert found[1] == 5

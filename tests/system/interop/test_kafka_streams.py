@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 import pytest
-from pyspark.errors import UnsupportedOperationException
+from pyspark.errors import StreamingQueryException, UnsupportedOperationException
 from pyspark.sql import SparkSession
 
 from spark_segmentlog import lag
@@ -120,3 +120,26 @@ def test_a_source_in_python_has_micro_batches_alone(jobs: tuple[Job, Job], tmp_p
     with pytest.raises(UnsupportedOperationException) as refused:
         run(ours, "segmentlog")
     assert "continuous" in str(refused.value), DIFFERENCES["continuous trigger"]
+
+
+def test_a_sink_in_python_takes_no_updates(
+    jobs: tuple[Job, Job], broker_at_rest: Broker, tmp_path: Path
+) -> None:
+    broker_at_rest.create_topic("updates")
+    place = {
+        "kafka": {"kafka.bootstrap.servers": broker_at_rest.bootstrap_servers},
+        "segmentlog": {"path": str(tmp_path / "log")},
+    }
+
+    def run(job: Job, source: str) -> None:
+        counts = job.load(source, **_LZ4).groupBy("partition").count()
+        writer = counts.selectExpr("string(count) as value").writeStream.outputMode("update")
+        writer = writer.format(source).options(topic="updates", **place[source])
+        writer = writer.option("checkpointLocation", str(job.checkpoint))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    theirs, ours = jobs
+    run(theirs, "kafka")
+    with pytest.raises(StreamingQueryException) as refused:
+        run(ours, "segmentlog")
+    assert "does not support Update mode" in str(refused.value), DIFFERENCES["update mode"]
