@@ -279,6 +279,9 @@ def batches_within(table: HeaderTable, spans: Int64s) -> Bools:
         Producer id, first offset, and that of the marker. Those of one producer do not overlap.
     """
     marks = np.zeros(len(table), np.bool_)
+    if len(table):
+        offsets = table.base_offset
+        spans = spans[(spans[:, 1] <= offsets.max()) & (spans[:, 2] >= offsets.min())]
     if len(spans):
         producer_ids, first_offsets, end_offsets = np.ascontiguousarray(
             spans[np.argsort(spans[:, 1], kind="stable")].T
