@@ -15,7 +15,6 @@ from spark_segmentlog.record.jit import copy_bytes, inlined, int64, kernel, load
 from spark_segmentlog.record.types import Bytes, Int64s
 
 _LZ4_HEADER_BYTES = 7
-_LZ4_SMALLEST_BLOCK = 64 << 10
 MAX_LZ4_BLOCKS = 8
 _ZSTD_MAGIC = 0xFD2FB528
 _ZSTD_SKIPPABLE_MAGIC = 0x184D2A50
@@ -156,9 +155,8 @@ def list_lz4_blocks(
 
     Parameters
     ----------
-    headers : ndarray of int64
-        The 7 bytes that a frame may begin with, as numbers: for blocks of up to 64 KiB, and of four
-        times as much with each next one.
+    headers : ndarray of int64, shape (n, 2)
+        The 7 bytes that a frame may begin with, as a number, and how large its blocks are at most.
     blocks : ndarray of int64, shape (n, 4)
         Filled with start, end, 1 for bytes as they are, and largest size. A frame of more blocks
         than `MAX_LZ4_BLOCKS`, or whose blocks find no room here, is not listed.
@@ -174,8 +172,8 @@ def list_lz4_blocks(
         header = int64(load_u32(buffer, position + 3)) << 24 | int64(load_u32(buffer, position))
         max_bytes = 0
         for index in range(len(headers)):
-            if headers[index] == header:
-                max_bytes = _LZ4_SMALLEST_BLOCK << 2 * index
+            if headers[index, 0] == header:
+                max_bytes = headers[index, 1]
         if max_bytes == 0:
             return frame
         position += _LZ4_HEADER_BYTES

@@ -88,15 +88,13 @@ def decompress_frames(
 
 @cache
 def _plain_headers() -> Int64s:
-    """Give the headers of plain frames, by the size of their blocks, as numbers."""
-    descriptors = [bytes([_PLAIN_FLAGS, size << 4]) for size in _BLOCK_MAX_BYTES]
-    return np.array(
-        [
-            int.from_bytes(_MAGIC + descriptor + bytes([_header_checksum(descriptor)]), "little")
-            for descriptor in descriptors
-        ],
-        np.int64,
-    )
+    """Give the headers of plain frames as numbers, each with the largest size of its blocks."""
+    rows = []
+    for number, max_bytes in _BLOCK_MAX_BYTES.items():
+        descriptor = bytes([_PLAIN_FLAGS, number << 4])
+        header = _MAGIC + descriptor + bytes([_header_checksum(descriptor)])
+        rows.append((int.from_bytes(header, "little"), max_bytes))
+    return np.array(rows, np.int64)
 
 
 def _plain_frame_into(block: memoryview, output: memoryview) -> int:
