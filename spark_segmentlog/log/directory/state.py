@@ -93,12 +93,7 @@ class LogDirectoryState:
 
     def is_hidden(self, topic_partition: TopicPartition) -> bool:
         """Tell whether an open commit is still making this partition."""
-        visible_ranges = self.commit_state.visible_ranges
-        return (
-            visible_ranges is not None
-            and topic_partition in visible_ranges
-            and visible_ranges[topic_partition] is None
-        )
+        return self.is_written(topic_partition) and self.visible_range(topic_partition) is None
 
     def is_written(self, topic_partition: TopicPartition) -> bool:
         """Tell whether an open commit changes, or is still making, this partition."""

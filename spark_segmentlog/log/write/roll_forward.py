@@ -133,7 +133,8 @@ def _take_steps(
     known_batches: KnownBatches | None,
 ) -> None:
     directory = plan.directory
-    for name, data in partition_files(plan).items():
+    made = partition_files(plan)
+    for name, data in made.items():
         files.write_atomically(os.path.join(directory, name), data)
     segment_end: SegmentEnd | None = None
     for segment in plan.segments:
@@ -144,7 +145,7 @@ def _take_steps(
     if segment_end is not None:
         write_tail_file(directory, segment_end)
     # Indexes that were made again were renamed to their names, which a mark speaks of too.
-    if _makes_names(plan) or journal.clean_shutdown_mark is not None:
+    if made or _makes_segments(plan) or journal.clean_shutdown_mark is not None:
         files.fsync_directory(directory)
 
 
@@ -185,12 +186,10 @@ def _batches_after(
     return BatchExtents.concatenate([known[place] for place in places])
 
 
-def _makes_names(plan: PartitionPlan) -> bool:
-    """Tell whether files appear or are replaced in the partition directory that must last."""
-    return (
-        bool(partition_files(plan))
-        or any(segment.file_bytes_before < 0 for segment in plan.segments)
-        or any(isinstance(step, AdoptStep) for step in plan.steps)
+def _makes_segments(plan: PartitionPlan) -> bool:
+    """Tell whether logs appear or are replaced in the partition directory."""
+    return any(segment.file_bytes_before < 0 for segment in plan.segments) or any(
+        isinstance(step, AdoptStep) for step in plan.steps
     )
 
 

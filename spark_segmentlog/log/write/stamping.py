@@ -178,20 +178,14 @@ def _read_single_headers(descriptor: int, file: StagedFile) -> StagedHeaders:
         if len(data) < RECORD_BATCH_HEADER.size:
             raise _differs(file.path, position)
         fields = RECORD_BATCH_HEADER.unpack(data)
-        base_offset, length, leader_epoch, magic, crc, _, last_offset_delta, _, max_timestamp = (
-            fields[:9]
-        )
+        base_offset, length, leader_epoch, magic, crc, _, delta, _, max_timestamp = fields[:9]
         size_bytes = length + LOG_OVERHEAD
         if magic != MAGIC_V2 or size_bytes < RECORD_BATCH_HEADER.size:
             raise _differs(file.path, position)
-        rows.append(
-            (
-                *(position, size_bytes, last_offset_delta, max_timestamp, crc),
-                *(base_offset, leader_epoch),
-            )
-        )
+        row = (position, size_bytes, delta, max_timestamp, crc, base_offset, leader_epoch)
+        rows.append(row)
         position += size_bytes
-    return StagedHeaders(*np.array(rows, np.int64).T)
+    return StagedHeaders(*np.array(rows, np.int64).reshape(-1, 7).T)
 
 
 def _scan_pieces(descriptor: int, path: str, size_bytes: int) -> StagedHeaders:
