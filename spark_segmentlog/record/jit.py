@@ -341,6 +341,78 @@ copy_64_bytes = _copy_intrinsic(64)
 """Copies of fixed size between two byte arrays: target, index, source, index."""
 
 
+def _lz4_block(
+    _context: Any,
+    _decoder: Any,
+    source: Any,
+    _source_at: Any,
+    _length: Any,
+    target: Any,
+    _target_at: Any,
+    _room: Any,
+) -> Any:
+    word = types.int64
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        number = ir.IntType(32)
+        operands = [
+            _address(context, builder, signature.args[1], args[1], args[2]),
+            _address(context, builder, signature.args[4], args[4], args[5]),
+            builder.trunc(args[3], number),
+            builder.trunc(args[6], number),
+        ]
+        size = _call_by_address(builder, args[0], number, operands)
+        return builder.sext(size, ir.IntType(64))
+
+    return word(word, source, word, word, target, word, word), generate
+
+
+def _zstd_frames(
+    _context: Any,
+    _decoder: Any,
+    _decoder_context: Any,
+    source: Any,
+    _source_at: Any,
+    _length: Any,
+    target: Any,
+    _target_at: Any,
+    _room: Any,
+) -> Any:
+    word = types.int64
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        operands = [
+            builder.inttoptr(args[1], ir.IntType(8).as_pointer()),
+            _address(context, builder, signature.args[5], args[5], args[6]),
+            args[7],
+            _address(context, builder, signature.args[2], args[2], args[3]),
+            args[4],
+        ]
+        return _call_by_address(builder, args[0], ir.IntType(64), operands)
+
+    return word(word, word, source, word, word, target, word, word), generate
+
+
+def _address(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> Any:
+    return builder.gep(context.make_array(kind)(context, builder, array).data, [at])
+
+
+def _call_by_address(builder: Any, address: Any, result: Any, operands: list[Any]) -> Any:
+    kind = ir.FunctionType(result, [operand.type for operand in operands])
+    return builder.call(builder.inttoptr(address, kind.as_pointer()), operands)
+
+
+decode_lz4_block: Callable[[int, Bytes, int, int, Bytes, int, int], int] = intrinsic(_lz4_block)
+"""``LZ4_decompress_safe`` by its address: that, source, index, bytes, target, index, room. Gives
+the bytes written, or a number below 0."""
+
+decode_zstd_frames: Callable[[int, int, Bytes, int, int, Bytes, int, int], int] = intrinsic(
+    _zstd_frames
+)
+"""``ZSTD_decompressDCtx`` by its address: that, the context's, source, index, bytes, target, index,
+room. Gives the bytes written, or a number below 0."""
+
+
 def _load_intrinsic(
     bits: int, result: Any, *, big_endian: bool
 ) -> Callable[[Bytes | Int64s, int], int]:

@@ -16,6 +16,9 @@ Uint64s: TypeAlias = NDArray[np.uint64]
 Bools: TypeAlias = NDArray[np.bool_]
 ArrowArray: TypeAlias = Any
 
+NO_INTS: Int64s = np.empty(0, np.int64)
+NO_SPANS: Int64s = np.empty((0, 2), np.int64)
+
 
 def bytes_view(data: ByteSource | Bytes) -> memoryview:
     """Look at contiguous bytes of any kind."""

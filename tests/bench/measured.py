@@ -25,6 +25,8 @@ PACKAGES: Final = (
     "numpy",
     "numba",
     "cramjam",
+    "lz4",
+    "zstandard",
     "crc32c",
     "aiokafka",
     "kafka-python",

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, TypeAlias
 
+from spark_segmentlog.record.types import Bytes, Int64s
+
 SMALL_BLOCK_BYTES: Final = 16 << 10
 """What is smaller is decompressed without a look at how large it says to be."""
 
@@ -74,12 +76,18 @@ class BlockCode:
         `SMALL_BLOCK_BYTES`.
     writer : callable
         Makes, for a level, what compresses blocks as Kafka's Java producer does.
+    decompress_many : callable, optional
+        Decompresses blocks that lie in a buffer, at spans, one after the other into an output, by
+        one call without the GIL. Gives a row of where each starts and ends, up to one that it does
+        not take, for whatever reason. Two limits are handed to it: the bytes that are enough, and
+        the largest size of one.
     """
 
     decompress_into: Callable[[memoryview, memoryview, int], int]
     open_stream: Callable[[memoryview, int], BlockStream]
     is_surely_large: Callable[[memoryview], bool]
     writer: Callable[[int], BlockWriter]
+    decompress_many: Callable[[Bytes, Int64s, Bytes, Int64s], Int64s] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

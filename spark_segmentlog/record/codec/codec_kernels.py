@@ -1,9 +1,9 @@
 """Compiled loops over compressed bytes: where frames and blocks end, raw snappy piece by piece.
 
 The rules of `kernels` hold: every read comes after a comparison with the end of the bytes, every
-loop ends for any bytes. The twin of `decode_snappy` is cramjam, which takes whole blocks alone, and
-`whole_frames` agrees with what zstd itself accepts: its tests in
-`tests/unit/record/codec/test_block_window.py` compare.
+loop ends for any bytes. lz4 and zstd are decoded by their own libraries, which keep to the bytes
+and the room that they are handed. The twin of `decode_snappy` is cramjam, which takes whole blocks
+alone: its tests in `tests/unit/record/codec/test_block_window.py` compare.
 
 Formats: https://github.com/facebook/zstd/blob/dev/doc/zstd_compression_format.md and
 https://github.com/google/snappy/blob/main/format_description.txt
@@ -11,7 +11,16 @@ https://github.com/google/snappy/blob/main/format_description.txt
 
 from __future__ import annotations
 
-from spark_segmentlog.record.jit import copy_bytes, inlined, int64, kernel, load_be32, load_u32
+from spark_segmentlog.record.jit import (
+    copy_bytes,
+    decode_lz4_block,
+    decode_zstd_frames,
+    inlined,
+    int64,
+    kernel,
+    load_be32,
+    load_u32,
+)
 from spark_segmentlog.record.types import Bytes, Int64s
 
 _LZ4_HEADER_BYTES = 7
@@ -20,6 +29,9 @@ _ZSTD_MAGIC = 0xFD2FB528
 _ZSTD_SKIPPABLE_MAGIC = 0x184D2A50
 _ZSTD_CHECKSUM_FLAG = 0x04
 _ZSTD_SINGLE_SEGMENT_FLAG = 0x20
+_ZSTD_WINDOW_AT = 5
+# 128 MiB as a window descriptor: an exponent above 10, and eighths.
+_ZSTD_LARGEST_WINDOW = 17 << 3
 _ZSTD_BLOCK_HEADER_BYTES = 3
 _ZSTD_RLE_BLOCK = 1
 _ZSTD_RESERVED_BLOCK = 3
@@ -102,16 +114,58 @@ def count_full_blocks(buffer: Bytes) -> int:
 
 
 @kernel
-def whole_frames(buffer: Bytes, spans: Int64s) -> int:
-    """How many blocks, from the first on, are whole zstd frames from their start to their end."""
+def are_whole_frames(buffer: Bytes, position: int, end: int) -> bool:
+    """Whether bytes are whole zstd frames, none with a window that a stream is refused for."""
+    while position < end:
+        if end - position > _ZSTD_WINDOW_AT and int64(load_u32(buffer, position)) == _ZSTD_MAGIC:
+            is_single = int64(buffer[position + 4]) & _ZSTD_SINGLE_SEGMENT_FLAG != 0
+            if not is_single and int64(buffer[position + _ZSTD_WINDOW_AT]) > _ZSTD_LARGEST_WINDOW:
+                return False
+        position = zstd_frame(buffer, position, end)[0]
+        if position < 0:
+            return False
+    return True
+
+
+@kernel
+def decompress_zstd_blocks(
+    decoder: int,
+    context: int,
+    buffer: Bytes,
+    spans: Int64s,
+    output: Bytes,
+    limits: Int64s,
+    found: Int64s,
+) -> int:
+    """Decompress blocks of zstd frames, one after the other; gives how many.
+
+    That is up to one that is bad, does not fit or is too large, and to the one with which there are
+    enough bytes.
+
+    Parameters
+    ----------
+    decoder, context : int
+        Addresses of ``ZSTD_decompressDCtx`` and of a context, for this thread alone.
+    limits : ndarray of int64
+        What is enough, and the largest size of one.
+    found : ndarray of int64, shape (n, 2)
+        Filled with where each starts and ends in `output`.
+    """
+    used = 0
     for index in range(len(spans)):
-        position, end = spans[index, 0], spans[index, 1]
-        if position < 0 or end > len(buffer) or position >= end:
+        start, end = spans[index, 0], spans[index, 1]
+        if used >= limits[0] or start < 0 or end > len(buffer) or start >= end:
             return index
-        while position < end:
-            position = zstd_frame(buffer, position, end)[0]
-            if position < 0:
-                return index
+        if not are_whole_frames(buffer, start, end):
+            return index
+        size = decode_zstd_frames(
+            decoder, context, buffer, start, end - start, output, used, len(output) - used
+        )
+        if size < 0 or size > limits[1]:
+            return index
+        found[index, 0] = used
+        used += size
+        found[index, 1] = used
     return len(spans)
 
 
@@ -199,6 +253,47 @@ def list_lz4_blocks(
             return frame
     firsts[len(spans)] = count
     return len(spans)
+
+
+@kernel
+def decompress_lz4_frames(
+    decoder: int,
+    buffer: Bytes,
+    blocks: Int64s,
+    firsts: Int64s,
+    output: Bytes,
+    limits: Int64s,
+    found: Int64s,
+) -> int:
+    """Decompress frames that `list_lz4_blocks` listed, one after the other; gives how many.
+
+    As `decompress_zstd_blocks`, by the address of ``LZ4_decompress_safe``. One for whose blocks, at
+    their largest, there is no room is taken for one that does not fit: a decoder that runs out of
+    room cannot be told from one that met bad bytes.
+    """
+    used = 0
+    for frame in range(len(firsts) - 1):
+        if used >= limits[0]:
+            return frame
+        start = used
+        for block in range(firsts[frame], firsts[frame + 1]):
+            at, length = blocks[block, 0], blocks[block, 1] - blocks[block, 0]
+            is_stored = blocks[block, 2] != 0
+            if len(output) - used < (length if is_stored else blocks[block, 3]):
+                return frame
+            if is_stored:
+                copy_bytes(output, used, buffer, at, length)
+                size = length
+            else:
+                size = decode_lz4_block(decoder, buffer, at, length, output, used, blocks[block, 3])
+            if size < 0:
+                return frame
+            used += size
+        if used - start > limits[1]:
+            return frame
+        found[frame, 0] = start
+        found[frame, 1] = used
+    return len(firsts) - 1
 
 
 @kernel

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -15,20 +14,12 @@ from spark_segmentlog.record.codec.codec import (
     OutputFullError,
     check_block_size,
 )
-from spark_segmentlog.record.codec.codecs import ZSTD, decompress_into, is_surely_large
-from spark_segmentlog.record.codec.lz4 import decompress_frames
-from spark_segmentlog.record.codec.zstd import raw_frame
-from spark_segmentlog.record.layout import MAGIC_V2
-from spark_segmentlog.record.types import Bytes, Int64s, bytes_view
-
-_MARKER_PREFIX = b"\x80" * 6
-_MARKER_SECRET_BYTES = 16
-
-
-def _make_marker() -> tuple[Bytes, bytes]:
-    """Make a secret that no record can start with, plain and as a zstd frame."""
-    marker = _MARKER_PREFIX + secrets.token_bytes(_MARKER_SECRET_BYTES)
-    return np.frombuffer(bytearray(marker), np.uint8), raw_frame(marker)
+from spark_segmentlog.record.codec.codecs import (
+    decompress_into,
+    decompress_many,
+    is_surely_large,
+)
+from spark_segmentlog.record.types import NO_SPANS, Bytes, Int64s, bytes_view
 
 
 class DecompressionBuffer:
@@ -40,15 +31,12 @@ class DecompressionBuffer:
     BYTES = WHOLE_BLOCK_BYTES
     # Decompressed bytes that a group should have: a few batches, still in the CPU's cache.
     GROUP_BYTES = 512 << 10
-    _FIRST_JOINED_BYTES = 32 << 10
-    _MAX_JOINED_BYTES = 256 << 10
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
-        self.joined_bytes = self._FIRST_JOINED_BYTES
-        self.marker, self._marker_frame = _make_marker()
         self.data: Bytes = np.empty(0, np.uint8)
         self._view = bytes_view(self.data)
+        self._limits = np.array((self.GROUP_BYTES, max_bytes), np.int64)
         self.used_bytes = 0
 
     def clear(self) -> None:
@@ -75,7 +63,7 @@ class DecompressionBuffer:
         """
         used = self.used_bytes
         try:
-            if len(block) >= SMALL_BLOCK_BYTES and is_surely_large(codec, block):
+            if _is_surely_large(codec, block):
                 raise OutputFullError
             size = decompress_into(codec, block, self._view[used:], magic=magic)
         except OutputFullError:
@@ -113,49 +101,24 @@ class DecompressionBuffer:
             spans.append((used, self.used_bytes))
         return np.array(spans, np.int64).reshape(-1, 2)
 
-    def append_frames(self, buffer: Bytes, spans: Int64s) -> Int64s:
-        """Decompress lz4 frames that lie in a buffer, into an empty one.
+    def append_many(self, codec: int, buffer: Bytes, spans: Int64s) -> Int64s:
+        """Decompress blocks that lie in a buffer, by one call, into an empty one.
 
         Returns
         -------
         ndarray of int64, shape (n, 2)
-            As of `append_each`, but none where the first is no plain frame or does not fit.
+            As of `append_each`, but none where the first is not taken so, for whatever reason.
         """
         assert not self.used_bytes
+        first, end = spans[0].tolist()
+        if _is_surely_large(codec, bytes_view(buffer)[first:end]):
+            return NO_SPANS
         sizes = spans[:, 1] - spans[:, 0]
         spans = spans[: np.searchsorted(np.cumsum(sizes), self.GROUP_BYTES) + 1]
-        found = decompress_frames(buffer, spans, self._view, enough_bytes=self.GROUP_BYTES)
+        found = decompress_many(codec, buffer, spans, self.data, self._limits)
         self.used_bytes = int(found[-1, 1]) if len(found) else 0
         return found
 
-    def append_joined(self, blocks: Sequence[memoryview]) -> bool:
-        """Decompress zstd blocks by one call, a marker after each, into an empty buffer.
 
-        A fresh decoder costs more than a small block does. The caller has seen that each block is
-        whole frames, so that none uses bytes of what follows. Where a block ends in the output is
-        for the caller to find, by what it holds; the marker must be there. It is a secret, so a
-        block cannot hold one, and it starts with what no record starts with.
-
-        Returns
-        -------
-        bool
-            False when a block is bad, or all of them are too large for one call: each is then to be
-            decompressed alone.
-        """
-        assert not self.used_bytes
-        parts = [part for block in blocks for part in (block, self._marker_frame)]
-        joined = memoryview(b"".join(parts))
-        try:
-            self.used_bytes = decompress_into(ZSTD.number, joined, self._view, magic=MAGIC_V2)
-        except OutputFullError:
-            self.joined_bytes = max(self.joined_bytes // 8, 1)
-            return False
-        except BlockError:
-            return False
-        self.learn(len(joined))
-        return True
-
-    def learn(self, compressed_bytes: int) -> None:
-        """Choose how many bytes to join next time, by what the blocks that are there came from."""
-        ratio = max(self.used_bytes, 1) / max(compressed_bytes, 1)
-        self.joined_bytes = min(int(self.GROUP_BYTES / ratio) + 1, self._MAX_JOINED_BYTES)
+def _is_surely_large(codec: int, block: memoryview) -> bool:
+    return len(block) >= SMALL_BLOCK_BYTES and is_surely_large(codec, block)

@@ -11,11 +11,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import cache, lru_cache
-from itertools import islice, pairwise
 
 import cramjam
 import numpy as np
 
+from spark_segmentlog.record.codec import native
 from spark_segmentlog.record.codec.arrow_stream import ArrowStream
 from spark_segmentlog.record.codec.codec import (
     WHOLE_BLOCK_BYTES,
@@ -27,10 +27,11 @@ from spark_segmentlog.record.codec.codec import (
 from spark_segmentlog.record.codec.codec_kernels import (
     MAX_LZ4_BLOCKS,
     count_lz4_blocks,
+    decompress_lz4_frames,
     list_lz4_blocks,
 )
 from spark_segmentlog.record.layout import MAGIC_V0
-from spark_segmentlog.record.types import Bytes, Int64s, bytes_view, flat_bytes
+from spark_segmentlog.record.types import NO_SPANS, Bytes, Int64s, flat_bytes
 
 _MAGIC = b"\x04\x22\x4d\x18"
 _WORD = struct.Struct("<I")
@@ -56,34 +57,16 @@ def _decompress_into(block: memoryview, output: memoryview, magic: int) -> int:
     return int(cramjam.lz4.decompress_into(block, output))
 
 
-def decompress_frames(
-    buffer: Bytes, spans: Int64s, output: memoryview, *, enough_bytes: int
-) -> Int64s:
-    """Decompress plain frames one after the other, all of whose blocks are found by one call.
-
-    Returns
-    -------
-    ndarray of int64, shape (n, 2)
-        Start and end of each in the output, from the first on: up to one that is no plain frame, is
-        bad or does not fit, and to the one with which there are `enough_bytes`.
-    """
+def _decompress_many(buffer: Bytes, spans: Int64s, output: Bytes, limits: Int64s) -> Int64s:
+    """Decompress plain frames; others are for `_decompress_into`."""
+    decoder = native.lz4_decoder()
+    if decoder is None:
+        return NO_SPANS
     blocks = np.empty((2 * len(spans) + MAX_LZ4_BLOCKS, 4), np.int64)
     firsts = np.empty(len(spans) + 1, np.int64)
     count = list_lz4_blocks(buffer, spans, _plain_headers(), blocks, firsts)
-    view = bytes_view(buffer)
-    listed = zip(*blocks[: firsts[count]].T.tolist(), strict=True)
-    ends = [0]
-    for blocks_count in np.diff(firsts[: count + 1]).tolist():
-        used = ends[-1]
-        if used >= enough_bytes:
-            break
-        try:
-            for start, end, is_stored, max_bytes in islice(listed, blocks_count):
-                used += _block_into(view[start:end], output[used:], max_bytes, stored=is_stored)
-        except (OutputFullError, cramjam.DecompressionError):
-            break
-        ends.append(used)
-    return np.array([*pairwise(ends)], np.int64).reshape(-1, 2)
+    found, firsts = np.empty((count, 2), np.int64), firsts[: count + 1]
+    return found[: decompress_lz4_frames(decoder, buffer, blocks, firsts, output, limits, found)]
 
 
 @cache
@@ -254,4 +237,5 @@ CODE = BlockCode(
     open_stream=_open_stream,
     is_surely_large=_is_surely_large,
     writer=_writer,
+    decompress_many=_decompress_many,
 )

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import struct
-
 import cramjam
 import numpy as np
 
+from spark_segmentlog.record.codec import native
 from spark_segmentlog.record.codec.arrow_stream import ArrowStream
 from spark_segmentlog.record.codec.codec import WHOLE_BLOCK_BYTES, BlockCode, BlockWriter
-from spark_segmentlog.record.codec.codec_kernels import count_full_blocks
-from spark_segmentlog.record.types import flat_bytes
+from spark_segmentlog.record.codec.codec_kernels import count_full_blocks, decompress_zstd_blocks
+from spark_segmentlog.record.types import NO_SPANS, Bytes, Int64s, flat_bytes
 
 _BLOCK_BYTES = 128 << 10
-_MAGIC = b"\x28\xb5\x2f\xfd"
-# A frame of a single segment and a raw last block, its content size in one byte.
-_RAW_FRAME = struct.Struct("<4sBB3s")
-
-
-def raw_frame(data: bytes) -> bytes:
-    """Make a frame that holds up to 255 bytes as they are."""
-    block_header = (len(data) << 3 | 1).to_bytes(3, "little")
-    return _RAW_FRAME.pack(_MAGIC, 0x20, len(data), block_header) + data
 
 
 def _decompress_into(block: memoryview, output: memoryview, _magic: int) -> int:
     return int(cramjam.zstd.decompress_into(block, output))
+
+
+def _decompress_many(buffer: Bytes, spans: Int64s, output: Bytes, limits: Int64s) -> Int64s:
+    decoder = native.zstd_decoder()
+    if decoder is None:
+        return NO_SPANS
+    found = np.empty((len(spans), 2), np.int64)
+    done = decompress_zstd_blocks(
+        decoder.address, decoder.context, buffer, spans, output, limits, found
+    )
+    return found[:done]
 
 
 def _is_surely_large(block: memoryview) -> bool:
@@ -42,4 +43,5 @@ CODE = BlockCode(
     open_stream=lambda block, _magic: ArrowStream("zstd", block),
     is_surely_large=_is_surely_large,
     writer=_writer,
+    decompress_many=_decompress_many,
 )

@@ -11,7 +11,7 @@ from spark_segmentlog.record.kernels.varints import (
     VARLONG_BITS,
     read_varint,
 )
-from spark_segmentlog.record.types import Bytes, Int64s
+from spark_segmentlog.record.types import Bytes
 
 _INT32_MAX = 2**31 - 1
 
@@ -137,30 +137,3 @@ def good_records(body: Bytes, start: int, end: int, count: int, last_delta: int)
             return index, position
         position = next_position
     return count, position
-
-
-@kernel
-def split_joined(body: Bytes, used: int, counts: Int64s, marker: Bytes, spans: Int64s) -> bool:
-    """Find where batches end that were decompressed one after another, a marker after each.
-
-    False unless each holds as many records as `counts` says and then a marker, down to the last
-    byte: there are as many markers as batches, so a batch whose records reach over its marker
-    leaves too few for the others.
-    """
-    position = 0
-    for index in range(len(counts)):
-        start = position
-        for _ in range(counts[index]):
-            length, position = read_varint(body, position, used, VARINT_BITS)
-            if length < 0 or length > used - position:
-                return False
-            position += length
-        if len(marker) > used - position:
-            return False
-        for offset in range(len(marker)):
-            if body[position + offset] != marker[offset]:
-                return False
-        spans[index, 0] = start
-        spans[index, 1] = position
-        position += len(marker)
-    return bool(position == used)

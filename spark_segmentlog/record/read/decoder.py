@@ -180,7 +180,7 @@ class RecordDecoder:
         if kind == headers.PLAIN_BATCH:
             return self._decode_batches(source, source.buffer, rows, spans, self._settings)
         if kind == headers.COMPRESSED_BATCH:
-            return self._decode_compressed(source, rows)
+            return self._decode_compressed(source, rows, spans)
         if kind == headers.PLAIN_MESSAGE:
             return self._decode_messages(source, rows)
         if kind == headers.WRAPPER:
@@ -216,24 +216,29 @@ class RecordDecoder:
 
         return self._drive(step, source, rows, spans, first)
 
-    def _decode_compressed(self, source: DecoderInput, rows: Int64s) -> Iterator[pa.RecordBatch]:
+    def _decode_compressed(
+        self, source: DecoderInput, rows: Int64s, spans: Int64s
+    ) -> Iterator[pa.RecordBatch]:
         good = self._good(source, rows)
+        codecs = source.entries[rows, fields.ATTRIBUTES] & COMPRESSION_CODEC_MASK
         done = 0
         while done < len(rows):
             row = int(rows[done])
             try:
-                spans = self._groups.decompress(source, rows[done:], good[done:])
+                found = self._groups.decompress(
+                    source, rows[done:], spans[done:], codecs[done:], good[done:]
+                )
             except OutputFullError:
                 yield from self._decode_streamed(source, row)
                 done += 1
                 continue
-            if not len(spans):
+            if not len(found):
                 self._raise_error(source, row)
-            group = rows[done : done + len(spans)]
+            group = rows[done : done + len(found)]
             yield from self._decode_batches(
-                source, self._scratch.data, group, spans, self._checked_settings
+                source, self._scratch.data, group, found, self._checked_settings
             )
-            done += len(spans)
+            done += len(found)
 
     def _decode_streamed(self, source: DecoderInput, row: int) -> Iterator[pa.RecordBatch]:
         """Decode one batch piece by piece: one that does not fit where ordinary ones do."""

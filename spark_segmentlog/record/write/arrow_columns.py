@@ -13,9 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from spark_segmentlog.errors import SchemaError
-from spark_segmentlog.record.types import ArrowArray, Bools, Bytes, Int64s
+from spark_segmentlog.record.types import NO_INTS, ArrowArray, Bools, Bytes, Int64s
 
-NO_INTS: Int64s = np.empty(0, np.int64)
 NO_BYTES: Bytes = np.empty(0, np.uint8)
 NO_BYTES.flags.writeable = False
 

@@ -12,10 +12,9 @@ from spark_segmentlog.errors import InvalidRowError, SchemaError
 from spark_segmentlog.record.kernels import encode as encode_kernels
 from spark_segmentlog.record.kernels.output import SPARK_MAX_TIMESTAMP_MS
 from spark_segmentlog.record.layout import NO_TIMESTAMP
-from spark_segmentlog.record.types import ArrowArray, Int64s
+from spark_segmentlog.record.types import NO_INTS, ArrowArray, Int64s
 from spark_segmentlog.record.write.arrow_columns import (
     NO_HEADERS,
-    NO_INTS,
     BinaryColumn,
     HeadersColumn,
     binary_column,

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import cramjam
-import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -18,6 +17,7 @@ from spark_segmentlog.record.codec.codecs import open_block
 from spark_segmentlog.record.layout import MAGIC_V1, MAGIC_V2
 from spark_segmentlog.testing.builder import CODECS, compress
 from tests.support.blocks import decompress, outcome, streamed, whole
+from tests.support.decoding import as_array
 
 FRAMINGS = [name for name in CODECS if name != "none"]
 
@@ -96,22 +96,26 @@ def test_raw_snappy_that_declares_more_than_it_can_hold_is_refused_at_once() -> 
 ZSTD_FRAMINGS = [name for name in FRAMINGS if name.startswith("zstd")]
 
 
-def frames_are_whole(*blocks: bytes) -> int:
-    data = np.frombuffer(b"".join(blocks), np.uint8).copy()
-    ends = np.cumsum([len(block) for block in blocks])
-    spans = np.column_stack((np.concatenate(([0], ends[:-1])), ends)).astype(np.int64)
-    return codec_kernels.whole_frames(data, spans)
+def is_whole(block: bytes) -> bool:
+    return codec_kernels.are_whole_frames(as_array(block), 0, len(block))
 
 
 @pytest.mark.parametrize("codec", ZSTD_FRAMINGS)
 @pytest.mark.parametrize("size", [0, 1, 300, 70_000, 140_000])
 def test_frames_end_where_zstd_ends_them(codec: str, size: int) -> None:
     block = compress(codec, TEXT[:size])
-    assert frames_are_whole(block, block) == 2
-    assert frames_are_whole(block, block + b"x", block) == 1
-    for cut in [*range(min(len(block), 200)), *range(max(len(block) - 50, 0), len(block))]:
+    assert is_whole(block)
+    assert is_whole(block + block)
+    assert not is_whole(block + b"x")
+    for cut in [*range(1, min(len(block), 200)), *range(max(len(block) - 50, 1), len(block))]:
         is_accepted = outcome(streamed, codec, block[:cut]) is not None
-        assert frames_are_whole(block[:cut], block) == (2 if is_accepted else 0), cut
+        assert is_whole(block[:cut]) == is_accepted, cut
+
+
+@pytest.mark.parametrize("window", [0x00, 0x58, 0x88, 0x89, 0x90, 0xFF])
+def test_windows_are_refused_as_by_a_stream(window: int) -> None:
+    block = b"\x28\xb5\x2f\xfd\x00" + bytes([window]) + (3 << 3 | 1).to_bytes(3, "little") + b"raw"
+    assert is_whole(block) == (outcome(streamed, "zstd", block) is not None)
 
 
 @pytest.mark.parametrize("kind", [0, 1])
@@ -125,7 +129,7 @@ def test_frames_of_raw_and_repeated_blocks_are_stepped_over(flags: int, kind: in
     body = b"r" if kind else b"r" * content
     block = b"\x28\xb5\x2f\xfd" + bytes([flags]) + window + declared + header + body
     assert streamed("zstd", block) == b"r" * content
-    assert frames_are_whole(block) == 1
-    assert frames_are_whole(block[:-1]) == 0
+    assert is_whole(block)
+    assert not is_whole(block[:-1])
     reserved = block.replace(header, (content << 3 | 3 << 1 | 1).to_bytes(3, "little"))
-    assert frames_are_whole(reserved) == 0
+    assert not is_whole(reserved)

@@ -5,17 +5,13 @@ from __future__ import annotations
 import struct
 
 import cramjam
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spark_segmentlog.record.codec import lz4
 from spark_segmentlog.record.codec.codec import BlockError
 from spark_segmentlog.record.layout import MAGIC_V0, MAGIC_V1, MAGIC_V2
 from spark_segmentlog.testing.builder import CODECS, compress
 from tests.support.blocks import decompress
-from tests.support.decoding import as_array
 
 TEXT = b"".join(b"value-%06d;" % number for number in range(30_000))  # 390 KB: many blocks
 
@@ -82,46 +78,3 @@ def test_hash_of_frame_descriptors_equals_the_reference() -> None:
 def test_bad_lz4_framing_is_told(block: bytes, reason: str) -> None:
     with pytest.raises(BlockError, match=reason):
         decompress(CODECS["lz4"], block, magic=MAGIC_V2)
-
-
-def frames_of(*blocks: bytes, room: int = 1 << 20, enough: int = 1 << 20) -> list[bytes]:
-    """Decompress blocks that lie one after the other, as far as they are plain frames."""
-    ends = np.cumsum([len(block) for block in blocks])
-    spans = np.column_stack((ends - [len(block) for block in blocks], ends))
-    output = bytearray(room)
-    found = lz4.decompress_frames(
-        as_array(b"".join(blocks)), spans, memoryview(output), enough_bytes=enough
-    )
-    return [bytes(output[start:end]) for start, end in found.tolist()]
-
-
-@given(
-    texts=st.lists(st.integers(0, 200_000).map(lambda size: TEXT[:size]), min_size=1, max_size=4),
-    place=st.floats(0, 1, exclude_max=True),
-    byte=st.integers(0, 255),
-)
-def test_frames_are_decompressed_together_as_each_alone(
-    texts: list[bytes], place: float, byte: int
-) -> None:
-    blocks = [compress("lz4", text) for text in texts]
-    whole = bytearray(b"".join(blocks))
-    assert frames_of(*blocks) == texts
-    whole[int(place * len(whole))] = byte
-    damaged, at = [], 0
-    for block in blocks:
-        damaged.append(bytes(whole[at : at + len(block)]))
-        at += len(block)
-    found = frames_of(*damaged)
-    for block, text in zip(damaged[: len(found)], found, strict=True):
-        assert decompress(CODECS["lz4"], block, magic=MAGIC_V2) == text
-
-
-def test_frames_are_decompressed_up_to_one_that_is_not_plain_or_has_no_room() -> None:
-    plain = compress("lz4", TEXT[:100_000])
-    others = [frame(TEXT[:50], content_checksum=True), plain[:-1], plain + b"x", plain[:9], b""]
-    for other in others:
-        assert frames_of(plain, other, plain) == [TEXT[:100_000]]
-    assert frames_of(plain, plain, room=250_000) == [TEXT[:100_000]] * 2
-    assert frames_of(plain, plain, room=170_000) == [TEXT[:100_000]]
-    assert frames_of(plain, plain, plain, enough=150_000) == [TEXT[:100_000]] * 2
-    assert frames_of(compress("lz4", TEXT * 2), plain) == []

@@ -7,7 +7,6 @@ import pytest
 
 from spark_segmentlog.record.kernels.records import (
     good_records,
-    split_joined,
     whole_records,
 )
 from spark_segmentlog.testing.builder import RecordSpec, v2_record
@@ -44,15 +43,3 @@ def test_whole_records_say_what_the_next_one_needs(cut: int) -> None:
     assert (count, end) == (len(whole) - 1, whole[-1])
     left = cut - end
     assert left < needed <= max(len(RECORDS[count]), left + 1)
-
-
-def test_joined_batches_are_told_apart_by_their_markers_alone() -> None:
-    marker = b"marker"
-    body = RECORDS[0] + marker + BODY + marker
-    spans = np.zeros((2, 2), np.int64)
-    counts = np.array([1, 3])
-    assert split_joined(as_array(body), len(body), counts, as_array(marker), spans)
-    starts = [0, ENDS[0] + len(marker)]
-    assert spans.tolist() == [[0, ENDS[0]], [starts[1], starts[1] + len(BODY)]]
-    for wrong in ([2, 2], [1, 2], [3, 1]):
-        assert not split_joined(as_array(body), len(body), np.array(wrong), as_array(marker), spans)

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from spark_segmentlog.record import header_fields as fields
 from spark_segmentlog.record.codec.block_window import NO_LIMIT
 from spark_segmentlog.record.codec.codec import OutputFullError
 from spark_segmentlog.record.codec.decompression_buffer import DecompressionBuffer
-from spark_segmentlog.record.layout import RECORD_BATCH_OVERHEAD
+from spark_segmentlog.record.layout import COMPRESSION_CODEC_MASK, RECORD_BATCH_OVERHEAD
 from spark_segmentlog.record.read.batch_groups import BatchGroups
 from spark_segmentlog.record.read.decoder_input import DecoderInput
 from spark_segmentlog.record.types import bytes_view
@@ -27,7 +28,15 @@ def bodies(
     source = DecoderInput(flat, bytes_view(flat), scan(data).entries, 0)
     buffer = DecompressionBuffer(NO_LIMIT)
     is_good = np.ones(len(batches), np.bool_) if good is None else np.array(good)
-    spans = BatchGroups(buffer).decompress(source, np.arange(len(batches)), is_good)
+    entries = source.entries
+    ends = entries[:, fields.POSITION] + entries[:, fields.SIZE_BYTES]
+    spans = BatchGroups(buffer).decompress(
+        source,
+        np.arange(len(batches)),
+        np.column_stack((entries[:, fields.POSITION] + RECORD_BATCH_OVERHEAD, ends)),
+        entries[:, fields.ATTRIBUTES] & COMPRESSION_CODEC_MASK,
+        is_good,
+    )
     found = [buffer.data[start:end].tobytes() for start, end in spans.tolist()]
     assert found == [batch[RECORD_BATCH_OVERHEAD:] for batch in plain[: len(found)]]
     return found
