@@ -16,10 +16,10 @@ DONE, OUTPUT_FULL, OUTPUT_SMALL, BAD_CRC, BAD_RECORD, BAD_TIMESTAMP = range(6)
 # The state of a decoder, kept between calls: where it is in the input, what it has written, what a
 # record needs that has no room, and what it has met that Spark cannot hold.
 
-INPUT_FIELDS = range(3)
-ROW, RECORD, BODY_POSITION = INPUT_FIELDS
+INPUT_FIELDS = slice(0, 3)
+ROW, RECORD, BODY_POSITION = range(3)
 
-WRITTEN_FIELDS = range(3, 14)
+WRITTEN_FIELDS = slice(3, 14)
 (
     COUNT,
     KEY_BYTES,
@@ -32,7 +32,7 @@ WRITTEN_FIELDS = range(3, 14)
     HEADERS_NULLS,
     HEADER_VALUE_NULLS,
     HEADER_KEYS_NOT_ASCII,
-) = WRITTEN_FIELDS
+) = range(3, 14)
 
 (
     NEEDED_KEY_BYTES,

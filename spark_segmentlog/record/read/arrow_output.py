@@ -9,8 +9,9 @@ grow with a file; one record above the limit makes a batch of its own.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, TypeVar, assert_never
 
 import numpy as np
@@ -88,13 +89,14 @@ class ArrowOutput:
     ) -> None:
         unknown = [name for name in columns if name not in COLUMNS]
         assert not unknown, unknown
-        self._columns = [COLUMNS[name] for name in columns]
-        self.schema = pa.schema([pa.field(column.name, column.type) for column in self._columns])
+        wanted = [COLUMNS[name] for name in columns]
+        self.schema = pa.schema([pa.field(column.name, column.type) for column in wanted])
         self.state: Int64s = np.zeros(kernels.STATE_FIELDS, np.int64)
-        self._written = {output for column in self._columns for output in column.source.outputs}
+        self._written = {output for column in wanted for output in column.source.outputs}
         self._entry_fields = [
-            column.source.field for column in self._columns if isinstance(column.source, EntryField)
+            column.source.field for column in wanted if isinstance(column.source, EntryField)
         ]
+        self._columns = [self._maker(column) for column in wanted]
         self._max_rows = max_rows
         self._max_bytes = max_bytes
         self._constants: dict[str, str | int] = {"topic": topic, "partition": partition}
@@ -131,7 +133,7 @@ class ArrowOutput:
         count = self.count
         if not count:
             return None
-        arrays = [self._array(column, count) for column in self._columns]
+        arrays = [column(count) for column in self._columns]
         self._release()
         if not arrays:
             rows = pa.Array.from_buffers(pa.struct([]), count, [None])
@@ -149,7 +151,7 @@ class ArrowOutput:
 
     def _release(self) -> None:
         """Put the buffers aside until Arrow has done with them, and use others."""
-        self.state[[*kernels.WRITTEN_FIELDS]] = 0
+        self.state[kernels.WRITTEN_FIELDS] = 0
         largest = max(len(self._buffers.outputs.key.data), len(self._buffers.outputs.value.data))
         if len(self._pool) < _MAX_POOLED and largest <= self._max_bytes:
             self._pool.append(self._buffers)
@@ -196,36 +198,39 @@ class ArrowOutput:
 
     # Columns
 
-    def _array(self, column: RowColumn, count: int) -> ArrowArray:
+    def _maker(self, column: RowColumn) -> Callable[[int], ArrowArray]:
+        """Choose what makes a column of so many rows, once: batches may have a thousand rows."""
         match column.source:
             case Constant(name):
-                return self._constant(name, count)
+                return partial(self._constant, name)
             case RecordBytes(output):
-                return self._binary(output, count, column.type)
+                return partial(self._binary, output, column.type)
             case RecordNumber(output):
-                return self._numbers(getattr(self._buffers.outputs, output), count, column.type)
+                return partial(self._numbers, output, column.type)
             case RecordHeaders():
-                return self._headers(count, int(self.state[kernels.HEADERS]))
+                return self._headers
             case EntryField(number):
-                values = self._buffers.outputs.entry_fields[
-                    self._entry_fields.index(number), :count
-                ]
-                return self._numbers(values.astype(_dtype(column.type)), count, column.type)
+                return partial(self._entry_field, self._entry_fields.index(number), column.type)
             case _ as never:
                 assert_never(never)
 
-    def _numbers(self, values: Int64s | Int32s, count: int, kind: pa.DataType) -> ArrowArray:
+    def _numbers(self, name: str, kind: pa.DataType, count: int) -> ArrowArray:
+        values = getattr(self._buffers.outputs, name)
         return pa.Array.from_buffers(kind, count, [None, self._buffers.lend(values, count)], 0)
 
+    def _entry_field(self, index: int, kind: pa.DataType, count: int) -> ArrowArray:
+        values = self._buffers.outputs.entry_fields[index, :count].astype(_dtype(kind))
+        return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(values)], 0)
+
     def _constant(self, name: str, count: int) -> ArrowArray:
-        """A slice of a column that is made once, and again when it is too short."""
+        """A column that is made once, and again when it is too short, or a slice of it."""
         column = self._repeated.get(name)
         if column is None or len(column) < count:
             rows = max(count, self._max_rows // 32)
             self._repeated[name] = column = _repeated(self._constants[name], rows)
-        return column[:count]
+        return column if len(column) == count else column.slice(0, count)
 
-    def _binary(self, name: str, count: int, kind: pa.DataType) -> ArrowArray:
+    def _binary(self, name: str, kind: pa.DataType, count: int) -> ArrowArray:
         column: BinaryBuffers = getattr(self._buffers.outputs, name)
         fields = _BYTES[name]
         nulls = 0 if fields.nulls is None else int(self.state[fields.nulls])
@@ -236,11 +241,12 @@ class ArrowOutput:
         ]
         return pa.Array.from_buffers(kind, count, lent, nulls)
 
-    def _headers(self, count: int, entries: int) -> ArrowArray:
-        keys = self._binary("header_keys", entries, pa.string())
+    def _headers(self, count: int) -> ArrowArray:
+        entries = int(self.state[kernels.HEADERS])
+        keys = self._binary("header_keys", pa.string(), entries)
         if self.state[kernels.HEADER_KEYS_NOT_ASCII]:
             keys = _valid_text(keys)
-        values = self._binary("header_values", entries, pa.binary())
+        values = self._binary("header_values", pa.binary(), entries)
         pairs = pa.Array.from_buffers(
             HEADERS_TYPE.value_type, entries, [None], 0, children=[keys, values]
         )

@@ -354,7 +354,7 @@ class RecordDecoder:
         `first` is where the only one of them is taken up: its record, and where that starts.
         """
         written, state = self._output, self._output.state
-        state[[*output.INPUT_FIELDS]] = 0
+        state[output.INPUT_FIELDS] = 0
         while (code := step()) != output.DONE:
             index = int(state[output.ROW])
             if code == output.OUTPUT_FULL:
