@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
+import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 import spark_segmentlog
-from spark_segmentlog.record.plain.crc import crc32c
 from tests.bench.harness import (
     Figure,
     Measurement,
@@ -35,7 +32,6 @@ LARGE_VALUE_BYTES = 1000
 PLAIN_PYTHON_RECORDS_COUNT = 20_000
 OURS = "one thread"
 THREADS = "all cores"
-COPIED_BYTES = 1024 * 1024
 # How the figures of a peer begin, by the name of its side.
 PEERS = {
     "FileRecords": "arrow_against_java",
@@ -63,8 +59,7 @@ def decode_figures(settings: Settings, jars: KafkaJars | None) -> Iterator[Figur
             if jars is not None:
                 sides["FileRecords"] = _java(stack.enter_context(FileRecordsLoop(jars)), log_path)
             yield from _figures(suffix, sides, settings)
-        if shape.codec == "none":
-            yield _copied_by_threads(suffix, log_path, settings)
+        yield _cores_over_one_thread(suffix, log_path, shape.records_count, settings)
     for suffix, records_per_batch, transaction_batches in _TRANSACTION_CASES:
         yield _committed_against_uncommitted(
             suffix, records_per_batch, transaction_batches, settings
@@ -143,38 +138,22 @@ def _figures(suffix: str, sides: dict[str, Side], settings: Settings) -> Iterato
     )
 
 
-def _copied_by_threads(suffix: str, log_path: Path, settings: Settings) -> Figure:
-    """Compare one thread that reads, checks and copies the bytes with several."""
-    alone, shared = take_turns(
-        [
-            seconds(lambda: copy_all(log_path, 1)),
-            seconds(lambda: copy_all(log_path, pa.cpu_count())),
-        ],
-        settings.repetitions,
-    )
+def _cores_over_one_thread(
+    suffix: str, log_path: Path, records_count: int, settings: Settings
+) -> Figure:
+    """Tell how often the cores could do what one thread, and the one that reads ahead, do."""
+
+    def cores_used() -> float:
+        start, start_of_all = time.perf_counter(), time.process_time()
+        read_all(log_path, records_count)
+        return (time.process_time() - start_of_all) / (time.perf_counter() - start)
+
+    (used,) = take_turns([cores_used], settings.repetitions)
     return Figure(
         name=f"threads_against_one_{suffix}_{CEILING}",
-        value=alone.best / shared.best,
-        detail=f"{alone.best:.3f} s; in threads {shared.best:.3f} s",
+        value=pa.cpu_count() / used.median,
+        detail=f"one thread, and what reads ahead of it, take {used.median:.2f} cores",
     )
-
-
-def copy_all(path: Path, threads_count: int) -> None:
-    """Read a file, each thread its share of the pieces; compute their checksums and copy them."""
-    size_bytes = path.stat().st_size
-    with path.open("rb", buffering=0) as file, ThreadPoolExecutor(threads_count) as threads:
-
-        def copy_share(thread: int) -> int:
-            piece, copy = (np.empty(COPIED_BYTES, np.uint8) for _ in range(2))
-            copied = 0
-            for at in range(thread * COPIED_BYTES, size_bytes, threads_count * COPIED_BYTES):
-                count = os.preadv(file.fileno(), [piece.data], at)
-                crc32c(piece[:count])
-                np.copyto(copy[:count], piece[:count])
-                copied += count
-            return copied
-
-        assert sum(threads.map(copy_share, range(threads_count))) == size_bytes
 
 
 def _committed_against_uncommitted(

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 import spark_segmentlog
@@ -30,6 +31,13 @@ _SETTINGS = {
 }
 
 
+def advised_settings() -> dict[str, str]:
+    """Give what users are advised to set: the lines of ``conf/spark-defaults.conf``."""
+    lines = (PROJECT / "conf" / "spark-defaults.conf").read_text().splitlines()
+    pairs = [line.split(maxsplit=1) for line in lines if line and not line.startswith("#")]
+    return {name: value.strip() for name, value in pairs}
+
+
 @contextmanager
 def spark_session(settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
     """Run a session of its own for the time of a ``with`` block."""
@@ -38,11 +46,12 @@ def spark_session(settings: Mapping[str, str] | None = None) -> Iterator[SparkSe
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     os.environ["PYSPARK_PYTHON"] = sys.executable
     jars = cached_kafka_jars()
-    # The JVM outlives a session, and takes jars only when it starts.
     connector = [] if jars is None else [str(path) for path in jars.connector]
+    of_all = {**_SETTINGS, "spark.jars": ",".join(connector)}
+    # The JVM outlives a session, and every later one has what it was started with.
+    SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll([*of_all.items()]))
     builder = SparkSession.builder.master("local[2]").appName("benchmarks")
-    builder = builder.config("spark.jars", ",".join(connector))
-    for name, value in {**_SETTINGS, **(settings or {})}.items():
+    for name, value in {**of_all, **(settings or {})}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     try:

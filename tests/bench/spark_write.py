@@ -1,7 +1,8 @@
 """Writing through Spark, against the ceiling of its Python API, Parquet and the Kafka sink.
 
 The rows come from memory, so that what is compared is the writing. A broker for the Kafka sink runs
-on the same machine, as it would for who has no library.
+on the same machine, as it would for who has no library; that session has the settings that users
+are advised to make.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tests.bench.harness import (
     take_turns,
 )
 from tests.bench.measured import CEILING
-from tests.bench.spark_session import spark_session
+from tests.bench.spark_session import advised_settings, spark_session
 from tests.support.kafka_jars import KafkaJars
 
 ROWS_COUNT = 2_000_000
@@ -39,10 +40,12 @@ def spark_write_figures(settings: Settings, jars: KafkaJars | None) -> Iterator[
     rows_count = settings.sized(ROWS_COUNT)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=settings.cache)))
-        spark = stack.enter_context(spark_session())
-        rows = _rows_in_memory(spark, rows_count)
-        yield from _against_local_sinks(rows, folder, settings, rows_count)
+        with spark_session() as spark:
+            rows = _rows_in_memory(spark, rows_count)
+            yield from _against_local_sinks(rows, folder, settings, rows_count)
         if jars is not None:
+            spark = stack.enter_context(spark_session(advised_settings()))
+            rows = _rows_in_memory(spark, rows_count)
             yield from _against_kafka(rows, folder, settings, rows_count, jars)
 
 

@@ -362,7 +362,8 @@ KAFKA_SOURCE_TARGETS = tuple(
         ("count", "`count()`", 2.0, 3.5),
         ("offset", "column `offset` alone", 3.0, 6.0),
         ("pushdown", "ten rows by timestamps in `where`, with `pushdown=true`", 3.5, 10.0),
-        ("options", "ten rows by timestamps in options", 0.1, 1.0),
+        ("options", "ten rows by timestamps in options", 0.5, 1.0),
+        ("stock", "scan of values of 100 bytes, with Spark's own settings", 2.0, None),
     )
 )
 
