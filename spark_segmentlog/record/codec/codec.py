@@ -6,9 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from spark_segmentlog.record.types import Bytes, Int64s
+if TYPE_CHECKING:
+    from spark_segmentlog.record.types import Bytes, Int64s
 
 SMALL_BLOCK_BYTES: Final = 16 << 10
 """What is smaller is decompressed without a look at how large it says to be."""
@@ -58,6 +59,12 @@ BlockWriter: TypeAlias = Callable[[memoryview, memoryview], int]
 """Writes a block into the start of the output, which has room for it; gives its size."""
 
 
+ManyDecompressor: TypeAlias = "Callable[[Bytes, Int64s, Bytes, Int64s], Int64s]"
+"""Decompresses blocks that lie in a buffer, at spans, one after the other into an output, by one
+call without the GIL. Gives a row of where each starts and ends, up to one that it does not take,
+for whatever reason. Two limits come last: the bytes that are enough, and the most that one has."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockCode:
     """What a codec does with blocks.
@@ -77,17 +84,14 @@ class BlockCode:
     writer : callable
         Makes, for a level, what compresses blocks as Kafka's Java producer does.
     decompress_many : callable, optional
-        Decompresses blocks that lie in a buffer, at spans, one after the other into an output, by
-        one call without the GIL. Gives a row of where each starts and ends, up to one that it does
-        not take, for whatever reason. Two limits are handed to it: the bytes that are enough, and
-        the largest size of one.
+        Decompresses many blocks by one call, where that can be.
     """
 
     decompress_into: Callable[[memoryview, memoryview, int], int]
     open_stream: Callable[[memoryview, int], BlockStream]
     is_surely_large: Callable[[memoryview], bool]
     writer: Callable[[int], BlockWriter]
-    decompress_many: Callable[[Bytes, Int64s, Bytes, Int64s], Int64s] | None = None
+    decompress_many: ManyDecompressor | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,10 +21,10 @@ from spark_segmentlog.record.codec.codec import (
     BlockWriter,
     Codec,
     Levels,
+    ManyDecompressor,
     OutputFullError,
 )
 from spark_segmentlog.record.layout import COMPRESSION_CODEC_MASK, MAGIC_V0, MAGIC_V2
-from spark_segmentlog.record.types import NO_SPANS, Bytes, Int64s
 
 
 def _code_of(module: str) -> Callable[[], BlockCode]:
@@ -174,12 +174,9 @@ def decompress_into(number: int, block: memoryview, output: memoryview, *, magic
         raise BlockError(f"{codec.name} block: {error}") from error
 
 
-def decompress_many(
-    number: int, buffer: Bytes, spans: Int64s, output: Bytes, limits: Int64s
-) -> Int64s:
-    """Decompress blocks by one call, as far as that can be; as `BlockCode.decompress_many`."""
-    decompress = _codec(number).code.decompress_many
-    return NO_SPANS if decompress is None else decompress(buffer, spans, output, limits)
+def many_decompressor(number: int) -> ManyDecompressor | None:
+    """Give what decompresses many blocks of a codec by one call, where that can be."""
+    return _codec(number).code.decompress_many
 
 
 def is_surely_large(number: int, block: memoryview) -> bool:

@@ -16,8 +16,8 @@ from spark_segmentlog.record.codec.codec import (
 )
 from spark_segmentlog.record.codec.codecs import (
     decompress_into,
-    decompress_many,
     is_surely_large,
+    many_decompressor,
 )
 from spark_segmentlog.record.types import NO_SPANS, Bytes, Int64s, bytes_view
 
@@ -110,12 +110,13 @@ class DecompressionBuffer:
             As of `append_each`, but none where the first is not taken so, for whatever reason.
         """
         assert not self.used_bytes
+        decompress = many_decompressor(codec)
         first, end = spans[0].tolist()
-        if _is_surely_large(codec, bytes_view(buffer)[first:end]):
+        if decompress is None or _is_surely_large(codec, bytes_view(buffer)[first:end]):
             return NO_SPANS
         sizes = spans[:, 1] - spans[:, 0]
         spans = spans[: np.searchsorted(np.cumsum(sizes), self.GROUP_BYTES) + 1]
-        found = decompress_many(codec, buffer, spans, self.data, self._limits)
+        found = decompress(buffer, spans, self.data, self._limits)
         self.used_bytes = int(found[-1, 1]) if len(found) else 0
         return found
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_segmentlog.record.codec import native
-from spark_segmentlog.record.codec.codecs import decompress_many
+from spark_segmentlog.record.codec.codecs import many_decompressor
 from spark_segmentlog.record.layout import MAGIC_V2
 from spark_segmentlog.testing.builder import CODECS, RecordSpec, compress, v2_batch
 from tests.support.blocks import decompress
@@ -31,9 +31,10 @@ def texts_of(
     ends = np.cumsum([len(block) for block in blocks])
     spans = np.column_stack((ends - [len(block) for block in blocks], ends))
     output = np.zeros(room, np.uint8)
-    found = decompress_many(
-        CODECS[codec], as_array(b"".join(blocks)), spans, output, np.array((enough, largest))
-    )
+    decompress_many = many_decompressor(CODECS[codec])
+    assert decompress_many is not None
+    limits = np.array((enough, largest))
+    found = decompress_many(as_array(b"".join(blocks)), spans, output, limits)
     return [output[start:end].tobytes() for start, end in found.tolist()]
 
 
