@@ -23,12 +23,12 @@ _QUERIED: Final = "queried_"
 _PLANNED: Final = "planned_"
 
 _LABELS: Final = {
-    "1": "1 a batch",
-    "100": "100 a batch",
-    "1000": "1,000 a batch",
-    "1kb": "1 kB values",
+    "1": "1 a\nbatch",
+    "100": "100 a\nbatch",
+    "1000": "1,000 a\nbatch",
+    "1kb": "values\nof 1 kB",
     "v1": "format 1",
-    "v1_lz4": "format 1, lz4",
+    "v1_lz4": "format 1,\nlz4",
 }
 
 # By case (a shape of a log, or a number of segments) and side, the median of what was measured.
@@ -37,7 +37,7 @@ Cases = dict[str, dict[str, float]]
 
 def rates_svg(measured: Measurements) -> str:
     """Draw rows a second of each shape of log: log to Arrow and its peers, and through Spark."""
-    canvas = Canvas(figsize=(9, 7), layout="constrained")
+    canvas = Canvas(figsize=(11, 7), layout="constrained")
     upper, lower = canvas.subplots(2)
     _bars(upper, _cases(measured, _TO_ARROW), "log to Arrow, one process")
     _bars(lower, _cases(measured, _THROUGH_SPARK), "through Spark, two cores")

@@ -118,7 +118,9 @@ def _rows(spark: SparkSession, settings: Settings, suffix: str, log: Log) -> Ite
         settings.repetitions,
     )
     yield _rows_figure(f"spark_rows_{suffix}", log, ours, "ready-made Arrow", own)
-    yield _rows_figure(f"spark_rows_{suffix}_shared", log, ours, "the same in shared", shared)
+    yield _rows_figure(
+        f"spark_rows_{suffix}_shared", log, ours, "ready-made Arrow, shared workers", shared
+    )
 
 
 def _against_parquet(spark: SparkSession, settings: Settings, log: Log) -> Figure:
