@@ -34,14 +34,13 @@ class BatchGroups:
             The number of its codec, and whether its checksum is right.
         """
         codec = int(codecs[0])
-        count = _first_false((codecs == codec)[:_MAX_GROUP_ROWS] & good[:_MAX_GROUP_ROWS])
+        count = _first_false((codecs[:_MAX_GROUP_ROWS] == codec) & good[:_MAX_GROUP_ROWS])
         self._buffer.clear()
         if not count:
             return NO_SPANS
         found = self._buffer.append_many(codec, source.buffer, spans[:count])
         if len(found):
             return found
-        self._buffer.clear()
         return self._buffer.append_each(
             (codec, source.records(row), MAGIC_V2) for row in rows[:count].tolist()
         )

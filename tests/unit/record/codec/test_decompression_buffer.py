@@ -16,6 +16,8 @@ from spark_segmentlog.testing.builder import (
     RecordSpec,
     compress,
     v2_batch,
+    v2_record,
+    varint,
 )
 from tests.support.blocks import codec_number
 from tests.support.decoding import (
@@ -84,6 +86,24 @@ def test_cut_frame_is_an_error_whatever_follows(size: int) -> None:
     assert failure(first + cut + after, DecompressionError, "zstd block").base_offset == 1
     rows = [row for row in outcomes_of_one_decoder(first + cut + after) if isinstance(row, tuple)]
     assert [row[4] for row in rows] == [b"v", *[specs[0].value] * 3]
+
+
+def test_record_that_reaches_over_its_batch_takes_nothing_of_the_next_one() -> None:
+    after = [v2_record(RecordSpec(value=b"next")) for _ in range(2)]
+    length = 10 + len(after[0])
+    # Attributes, two deltas and a null key; then a value that is longer than the batch.
+    head = b"\x00\x00\x00\x01"
+    last = varint(length) + b"ten bytes."
+    reaching = varint(len(head) + len(varint(length)) + length + 1) + head + last
+    data = b"".join(
+        v2_batch(
+            payload=compress("zstd", body), count=1, attributes=4, base_offset=at, base_timestamp=0
+        )
+        for at, body in enumerate([reaching, *after])
+    )
+    found = outcomes_of_one_decoder(data)
+    assert [row[4] for row in found if isinstance(row, tuple)] == [b"next", b"next"]
+    assert [outcome.base_offset for outcome in found if not isinstance(outcome, tuple)] == [0]
 
 
 def test_batch_above_the_limit_among_others_is_told() -> None:
